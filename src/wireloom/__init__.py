@@ -1,0 +1,159 @@
+"""Wireloom: read, write, capture and tabulate six binary wire formats.
+
+>>> import wireloom
+>>> wireloom.formats()
+('blaze', 'nais', 'nrep', 'qform', 'tibmsg', 'tibrv')
+>>> message = wireloom.decode(bytes.fromhex("0003000000000000 0000"))
+>>> message.format, message.type_name
+('nrep', 'HELLO')
+>>> wireloom.from_dict(message.to_dict()) == message
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from wireloom import formats as _formats
+from wireloom.errors import EncodeError, UnknownProtocolError, WireloomError
+from wireloom.framing import Frame, Problem, Record, Text
+from wireloom.framing import scan as _scan
+from wireloom.messages import Json, Message
+from wireloom.outline import Node
+from wireloom.wire import Buffer, as_bytes
+
+if TYPE_CHECKING:
+    from wireloom.conversion import Loss, convert
+    from wireloom.nesting import Nested, nested
+
+__all__ = [
+    "Frame",
+    "Loss",
+    "Message",
+    "Nested",
+    "Problem",
+    "Text",
+    "WireloomError",
+    "convert",
+    "decode",
+    "detect",
+    "encode",
+    "formats",
+    "from_dict",
+    "nested",
+    "outline",
+    "scan",
+]
+
+_SURE = 50
+"""Confidence below which a format is not taken; see `Format.detect`."""
+
+_LAZY = {
+    "Loss": "wireloom.conversion",
+    "Nested": "wireloom.nesting",
+    "convert": "wireloom.conversion",
+    "nested": "wireloom.nesting",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Submodules that most programs do not need are imported on first use.
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'wireloom' has no attribute {name!r}")
+
+
+def formats() -> tuple[str, ...]:
+    """The names of all formats."""
+    return _formats.names()
+
+
+def detect(data: Buffer) -> str | None:
+    """The format that `data` starts with, by magic and plausibility; None when that is not certain."""
+    raw = as_bytes(data)
+    scores = sorted(((_formats.get(name).detect(raw), name) for name in _formats.names()), reverse=True)
+    (best, name), (second, _) = scores[0], scores[1]
+    return name if best >= _SURE and best > second else None
+
+
+def _resolve(data: bytes, format: str | None) -> str:
+    name = format or detect(data)
+    if name is None:
+        raise UnknownProtocolError("cannot tell the format of these bytes; pass format=…")
+    return name
+
+
+def decode(data: Buffer, format: str | None = None, **options: Any) -> Message:
+    """The message at the start of `data`.
+
+    Args:
+        data: one whole frame or message. Bytes after it are ignored, unless ``strict=True``.
+        format: its name; detected when left out.
+        options: ``strict``, ``max_frame``, ``max_depth``, ``max_fields``, and the format's own (``wireloom formats`` lists them).
+
+    Raises:
+        DecodeError: the bytes are not a message of this format; the error has the offset, the field's path and the reason.
+        UnknownProtocolError: no such format, or none detected.
+        OptionError: an option that this format does not have.
+    """
+    raw = as_bytes(data)
+    found = _formats.get(_resolve(raw, format))
+    limits, strict, own = found.check_options(options)
+    return found.decode(raw, limits=limits, strict=strict, **own)
+
+
+def encode(message: Message) -> bytes:
+    """The bytes of a message.
+
+    Raises:
+        EncodeError: a value cannot be written in the message's format.
+    """
+    return message.encode()
+
+
+def scan(data: Buffer | Iterable[Buffer], format: str, **options: Any) -> Iterator[Record]:
+    """Cut a byte stream into frames, resynchronising after damage.
+
+    Gives `Frame`, `Problem` and (NAIS only) `Text` records in stream order. Their lengths add up to the stream's, and they do not
+    depend on how the stream is cut into chunks.
+
+    Args:
+        data: the stream in one piece, or an iterable of chunks.
+        format: what the stream holds.
+        options: as for `decode`.
+
+    Raises:
+        UnknownProtocolError: no such format.
+        OptionError: an option that this format does not have.
+    """
+    found = _formats.get(format)
+    limits, strict, own = found.check_options(options)
+    return _scan(found.framer(limits=limits, strict=strict, **own), data)
+
+
+def outline(data: Buffer, format: str | None = None, **options: Any) -> Node:
+    """The field tree of the message at the start of `data`, as far as it can be read; the failing node says why.
+
+    Raises:
+        UnknownProtocolError: no such format, or none detected.
+        OptionError: an option that this format does not have.
+    """
+    raw = as_bytes(data)
+    found = _formats.get(_resolve(raw, format))
+    limits, strict, own = found.check_options(options)
+    return found.outline(raw, limits=limits, strict=strict, **own)
+
+
+def from_dict(d: Json) -> Message:
+    """The message that ``message.to_dict()`` described.
+
+    Raises:
+        EncodeError: the object is not a message.
+        UnknownProtocolError: its ``format`` is not known.
+    """
+    name = d.get("format") if isinstance(d, dict) else None
+    if not isinstance(name, str):
+        raise EncodeError("a message object needs a 'format'")
+    return _formats.get(name).from_dict(d)

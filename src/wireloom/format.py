@@ -1,0 +1,122 @@
+"""What a format is: the one object that its folder exports and the registry knows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from wireloom.errors import OptionError
+from wireloom.framing import Framer
+from wireloom.messages import Json, Message
+from wireloom.outline import Node
+from wireloom.wire import Limits
+
+__all__ = ["Format", "Option", "TypeInfo"]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of `decode` and `scan`, beside the limits and `strict` that every format has."""
+
+    name: str
+    doc: str
+    choices: tuple[str, ...] = ()
+    default: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class TypeInfo:
+    """One packet or field type of a format, for `wireloom formats` and the docs."""
+
+    code: int
+    name: str
+    summary: str
+    rows: Sequence[tuple[str, str, str, str]] = ()
+    """Byte table (offset, size, field, meaning), from the declaration."""
+
+
+COMMON_OPTIONS = (
+    Option("strict", "reject what a tolerant reader lets pass: unused bits, trailing bytes, non-canonical forms", default=False),
+    Option("max_frame", "largest frame in bytes", default=Limits().max_frame),
+    Option("max_depth", "deepest nesting of messages", default=Limits().max_depth),
+    Option("max_fields", "most fields in one message", default=Limits().max_fields),
+)
+
+
+class Format(ABC):
+    """A wire format: how to read it, frame it, recognise it and describe it. Stateless; one instance each."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    kind: ClassVar[Literal["transport", "message"]]
+    summary: ClassVar[str]
+    """One sentence: what it is and where it is used."""
+    options: ClassVar[tuple[Option, ...]] = ()
+    """Its own options; `COMMON_OPTIONS` come on top."""
+
+    @abstractmethod
+    def decode(self, data: bytes, *, limits: Limits, strict: bool, **options: Any) -> Message:
+        """The message at the start of `data`; bytes after it are ignored unless `strict`.
+
+        Raises:
+            DecodeError: the bytes are not such a message.
+        """
+
+    @abstractmethod
+    def framer(self, *, limits: Limits, strict: bool, offset: int = 0, **options: Any) -> Framer:
+        """A new framer for one stream whose first byte has that offset."""
+
+    @abstractmethod
+    def detect(self, data: bytes) -> int:
+        """How sure it is that `data` starts with a message of this format, from 0 to 100.
+
+        90 and more: magic or exact structure. 50 to 89: plausible, no magic. Below 50 is not taken.
+        """
+
+    @abstractmethod
+    def from_dict(self, d: Json) -> Message:
+        """The message that `to_dict` described.
+
+        Raises:
+            EncodeError: the object is not such a message.
+        """
+
+    @abstractmethod
+    def outline(self, data: bytes, *, limits: Limits, strict: bool, **options: Any) -> Node:
+        """The field tree of the message at the start of `data`, up to the point where it cannot be read. Never raises DecodeError."""
+
+    @abstractmethod
+    def types(self) -> Sequence[TypeInfo]:
+        """Its packets or field types, from the declarations."""
+
+    @abstractmethod
+    def samples(self) -> Mapping[str, bytes]:
+        """Named canonical messages that decode without options: ``decode(sample).encode() == sample``."""
+
+    def check_options(self, given: Mapping[str, Any]) -> tuple[Limits, bool, dict[str, Any]]:
+        """Sort options into limits, `strict` and the format's own.
+
+        Raises:
+            OptionError: one is unknown, or its value is not among the choices.
+        """
+        own = {option.name: option for option in self.options}
+        rest: dict[str, Any] = {}
+        limits: dict[str, int] = {}
+        strict = False
+        for name, value in given.items():
+            if name == "strict":
+                strict = bool(value)
+            elif name in ("max_frame", "max_depth", "max_fields"):
+                if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                    raise OptionError(f"{name} must be a positive number, not {value!r}")
+                limits[name] = value
+            elif name not in own:
+                known = ", ".join([*own, *(option.name for option in COMMON_OPTIONS)])
+                raise OptionError(f"{self.name} has no option {name!r}; it has {known}")
+            elif own[name].choices and value not in own[name].choices:
+                raise OptionError(f"{name} must be one of {', '.join(own[name].choices)}, not {value!r}")
+            else:
+                rest[name] = value
+        return Limits(**limits), strict, rest

@@ -1,0 +1,316 @@
+"""Bytes → frames: cut a byte stream into frames, and find the way back in when it is damaged.
+
+A format says three things about its frames (`FrameRules`): how long the frame at a position is, whether the content fits that
+length, and where the next one might start. `Scanner` does the rest, in the same way for every chunking of the same bytes:
+
+* A frame whose content fits is accepted. Where a format's content check is weak, the header behind the frame decides.
+* Otherwise the bytes up to the next position where a frame *does* stand are one `Problem`; nothing after them is lost, so a
+  damaged length never swallows the frames behind it.
+* Each byte is in exactly one record: the records' lengths add up to the stream's.
+
+Costs are linear. A full content check of one region is made once: frames that start inside a region whose check failed are
+checked for a few steps only (`SUSPECT_STEPS`), otherwise nested false frames would make the cost quadratic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from wireloom.errors import DecodeError, FrameTooLargeError, TruncatedError
+from wireloom.wire import DEFAULT_LIMITS, Buffer, Limits
+
+__all__ = [
+    "MAX_PROBLEM",
+    "Frame",
+    "FrameRules",
+    "Framer",
+    "Problem",
+    "Record",
+    "Scanner",
+    "Text",
+    "scan",
+]
+
+MAX_PROBLEM = 1 << 20
+"""Longest `Problem`; a longer bad region becomes several, so that memory stays bounded on garbage."""
+
+SUSPECT_STEPS = 64
+"""Fields checked of a frame that starts in a region already known to be damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One whole frame."""
+
+    format: str
+    offset: int
+    """Where it starts, in bytes from the start of the stream."""
+    data: bytes
+
+    @property
+    def length(self) -> int:
+        """Number of bytes."""
+        return len(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A piece of text between frames, on streams that mix both (NAIS)."""
+
+    format: str
+    offset: int
+    data: bytes
+    eol: bool
+    """Whether it was ended by a newline, which is part of `data`."""
+
+    @property
+    def length(self) -> int:
+        """Number of bytes."""
+        return len(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A range of bytes that is no frame, and why."""
+
+    format: str
+    offset: int
+    data: bytes
+    code: str
+    reason: str
+    path: str = ""
+    """The field where reading failed, if it got that far."""
+    at: int = 0
+    """Stream offset of the byte where reading failed."""
+
+    @property
+    def length(self) -> int:
+        """Number of bytes."""
+        return len(self.data)
+
+
+Record = Frame | Text | Problem
+
+
+class Framer(Protocol):
+    """Turns chunks into records. The records do not depend on how the stream is cut into chunks."""
+
+    def feed(self, data: Buffer) -> list[Record]:
+        """Take the next bytes; give the records they complete."""
+        ...
+
+    def close(self) -> list[Record]:
+        """The stream has ended; give what is left."""
+        ...
+
+
+class FrameRules(Protocol):
+    """What `Scanner` must know of a format."""
+
+    def measure(self, data: bytes | bytearray, pos: int, end: int) -> int:
+        """Bytes of the frame whose header starts at `pos`.
+
+        Raises:
+            TruncatedError: the header is not complete in ``data[pos:end]``.
+            DecodeError: it is not a header.
+        """
+        ...
+
+    def check(self, data: bytes | bytearray, pos: int, end: int, steps: int | None) -> bool:
+        """Whether the content proves the frame ``data[pos:end]``; False when it can say nothing either way.
+
+        Work is at most linear in the frame, and at most `steps` fields if that is given.
+
+        Raises:
+            DecodeError: the content contradicts the frame's length.
+        """
+        ...
+
+    def find(self, data: bytes | bytearray, pos: int, end: int) -> int:
+        """The first position in ``[pos, end)`` where a frame might start, also partially; `end` if there is none."""
+        ...
+
+
+class _Wait(Exception):  # noqa: N818 - control flow, not an error: more bytes are needed to decide
+    def __init__(self, need: int) -> None:
+        self.need = need
+
+
+class Scanner:
+    """The framer of every format that has lengths in its headers."""
+
+    def __init__(
+        self, format: str, rules: FrameRules, limits: Limits = DEFAULT_LIMITS, offset: int = 0
+    ) -> None:
+        self._format = format
+        self._rules = rules
+        self._max_frame = limits.max_frame
+        self._buffer = bytearray()
+        self._base = offset  # stream offset of buffer[0]
+        self._eof = False
+        self._need = 1  # buffer length at which the next decision can be taken
+        self._start = 0  # buffer offset of the frame or bad region being decided
+        self._bad: DecodeError | None = None  # why the bytes at the start of the buffer are no frame
+        self._bad_at = 0
+        self._searched = 0  # buffer offset up to which a bad region is known to hold no frame
+        self._suspect = 0  # buffer offset up to which full content checks have failed
+
+    def feed(self, data: Buffer) -> list[Record]:
+        """Take the next bytes; give the records they complete."""
+        self._buffer += data
+        return self._run() if len(self._buffer) >= self._need else []
+
+    def close(self) -> list[Record]:
+        """The stream has ended; give what is left."""
+        self._eof = True
+        return self._run()
+
+    def _run(self) -> list[Record]:
+        records: list[Record] = []
+        pos = 0
+        try:
+            while pos < len(self._buffer):
+                if self._bad is None:
+                    pos = self._next(pos, records)
+                else:
+                    pos = self._resync(pos, records)
+            self._need = 1
+        except _Wait as wait:
+            pos = self._start
+            self._need = wait.need - pos
+        del self._buffer[:pos]
+        self._base += pos
+        self._searched = max(0, self._searched - pos)
+        self._suspect = max(0, self._suspect - pos)
+        return records
+
+    def _next(self, pos: int, records: list[Record]) -> int:
+        """Accept the frame at `pos`, or start a bad region there."""
+        self._start = pos
+        data, end = self._buffer, len(self._buffer)
+        try:
+            size = self._measure(pos)
+            stop = pos + size
+            if stop > end:
+                if not self._eof:
+                    raise _Wait(stop)
+                raise TruncatedError(needed=size, available=end - pos, offset=pos)
+            steps = SUSPECT_STEPS if pos < self._suspect else None
+            try:
+                proven = self._rules.check(data, pos, stop, steps)
+            except DecodeError:
+                self._suspect = max(self._suspect, stop)
+                raise
+            if not proven and not self._header_at(stop) and self._inside(pos + 1, stop):
+                raise DecodeError("the length runs over the next frame", offset=pos, code="length")
+        except DecodeError as error:
+            self._bad = error
+            self._bad_at = self._base + error.offset
+            self._searched = pos + 1
+            return pos
+        records.append(Frame(self._format, self._base + pos, bytes(data[pos:stop])))
+        return stop
+
+    def _resync(self, pos: int, records: list[Record]) -> int:
+        """End the bad region that starts at `pos` at the next good frame, or at the end of the stream."""
+        assert self._bad is not None
+        self._start = pos
+        try:
+            found = self._search()
+        except _Wait:
+            # Give out what can no longer become part of a frame, in pieces of fixed size.
+            while self._searched - pos > MAX_PROBLEM:
+                pos = self._quarantine(pos, pos + MAX_PROBLEM, records)
+            self._start = pos
+            raise
+        while found - pos > MAX_PROBLEM:
+            pos = self._quarantine(pos, pos + MAX_PROBLEM, records)
+        self._quarantine(pos, found, records)
+        self._bad = None
+        return found
+
+    def _quarantine(self, pos: int, stop: int, records: list[Record]) -> int:
+        error = self._bad
+        assert error is not None
+        records.append(
+            Problem(
+                self._format,
+                self._base + pos,
+                bytes(self._buffer[pos:stop]),
+                error.code,
+                error.reason,
+                error.path,
+                self._bad_at,
+            )
+        )
+        if stop - pos == MAX_PROBLEM:
+            self._bad = DecodeError("no frame found yet", code="resync")
+            self._bad_at = self._base + stop
+        return stop
+
+    def _search(self) -> int:
+        """The first position from `_searched` on where a frame provably stands; the stream's end if there is none."""
+        end = len(self._buffer)
+        while True:
+            self._searched = self._rules.find(self._buffer, self._searched, end)
+            if self._searched >= end:
+                if self._eof:
+                    return end
+                raise _Wait(end + 1)
+            if self._stands(self._searched):
+                return self._searched
+            self._searched += 1
+
+    def _inside(self, pos: int, stop: int) -> bool:
+        """Whether a frame provably stands at a position in ``[pos, stop)``."""
+        while (pos := self._rules.find(self._buffer, pos, stop)) < stop:
+            if self._stands(pos):
+                return True
+            pos += 1
+        return False
+
+    def _stands(self, pos: int) -> bool:
+        end = len(self._buffer)
+        try:
+            stop = pos + self._measure(pos)
+            if stop > end:
+                if self._eof:
+                    return False
+                raise _Wait(stop)
+            if self._rules.check(self._buffer, pos, stop, SUSPECT_STEPS):
+                return True
+        except DecodeError:
+            return False
+        return self._header_at(stop)
+
+    def _header_at(self, pos: int) -> bool:
+        """Whether a header stands at `pos`, or the stream ends exactly there."""
+        if pos == len(self._buffer) and self._eof:
+            return True
+        try:
+            self._measure(pos)
+        except DecodeError:
+            return False
+        return True
+
+    def _measure(self, pos: int) -> int:
+        end = len(self._buffer)
+        try:
+            size = self._rules.measure(self._buffer, pos, end)
+        except TruncatedError as error:
+            if not self._eof:
+                raise _Wait(max(pos + error.needed, end + 1)) from None
+            raise
+        if size > self._max_frame:
+            raise FrameTooLargeError(size, self._max_frame, offset=pos)
+        return size
+
+
+def scan(framer: Framer, data: Buffer | Iterable[Buffer]) -> Iterator[Record]:
+    """All records of a stream that is given as one piece or in chunks."""
+    chunks = (data,) if isinstance(data, (bytes, bytearray, memoryview)) else data
+    for chunk in chunks:
+        yield from framer.feed(chunk)
+    yield from framer.close()
