@@ -71,9 +71,11 @@ def formats() -> tuple[str, ...]:
 
 
 def detect(data: Buffer) -> str | None:
-    """The format that `data` starts with, by magic and plausibility; None when that is not certain."""
+    """The format that `data` starts with, by magic and plausibility; None when not certain."""
     raw = as_bytes(data)
-    scores = sorted(((_formats.get(name).detect(raw), name) for name in _formats.names()), reverse=True)
+    scores = sorted(
+        ((_formats.get(name).detect(raw), name) for name in _formats.names()), reverse=True
+    )
     (best, name), (second, _) = scores[0], scores[1]
     return name if best >= _SURE and best > second else None
 
@@ -91,10 +93,12 @@ def decode(data: Buffer, format: str | None = None, **options: Any) -> Message:
     Args:
         data: one whole frame or message. Bytes after it are ignored, unless ``strict=True``.
         format: its name; detected when left out.
-        options: ``strict``, ``max_frame``, ``max_depth``, ``max_fields``, and the format's own (``wireloom formats`` lists them).
+        options: ``strict``, ``max_frame``, ``max_depth``, ``max_fields``, and the format's own,
+            which ``wireloom formats NAME`` lists.
 
     Raises:
-        DecodeError: the bytes are not a message of this format; the error has the offset, the field's path and the reason.
+        DecodeError: the bytes are not a message of this format; the error has the offset, the
+            field's path and the reason.
         UnknownProtocolError: no such format, or none detected.
         OptionError: an option that this format does not have.
     """
@@ -116,8 +120,8 @@ def encode(message: Message) -> bytes:
 def scan(data: Buffer | Iterable[Buffer], format: str, **options: Any) -> Iterator[Record]:
     """Cut a byte stream into frames, resynchronising after damage.
 
-    Gives `Frame`, `Problem` and (NAIS only) `Text` records in stream order. Their lengths add up to the stream's, and they do not
-    depend on how the stream is cut into chunks.
+    Gives `Frame`, `Problem` and (NAIS only) `Text` records in stream order. Their lengths add up to
+    the stream's, and they do not depend on how the stream is cut into chunks.
 
     Args:
         data: the stream in one piece, or an iterable of chunks.
@@ -134,7 +138,7 @@ def scan(data: Buffer | Iterable[Buffer], format: str, **options: Any) -> Iterat
 
 
 def outline(data: Buffer, format: str | None = None, **options: Any) -> Node:
-    """The field tree of the message at the start of `data`, as far as it can be read; the failing node says why.
+    """The field tree of the message at the start of `data`; where reading fails, a node says why.
 
     Raises:
         UnknownProtocolError: no such format, or none detected.

@@ -16,8 +16,8 @@
     ├── StateError               a live session got something its state does not allow
     └── ConnectionClosed         the peer is gone (sent, received)
 
-"Not enough bytes yet" on a stream is not an error, and neither is an unknown type: framers wait, codecs keep it.
-All of them survive pickling, because Spark workers send them home.
+"Not enough bytes yet" on a stream is not an error, and neither is an unknown type: framers wait,
+codecs keep it. All of them survive pickling, because Spark workers send them home.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class DecodeError(WireloomError):
     path: str
     """The field, from the outside in: ``body.stops[2].label``."""
     code: str
-    """Short machine-readable cause, stable across releases (the ``code`` column of the errors table)."""
+    """Short machine-readable cause, stable across releases."""
 
     def __init__(self, reason: str, *, offset: int = 0, path: str = "", code: str = "") -> None:
         super().__init__(reason)

@@ -38,7 +38,11 @@ class TypeInfo:
 
 
 COMMON_OPTIONS = (
-    Option("strict", "reject what a tolerant reader lets pass: unused bits, trailing bytes, non-canonical forms", default=False),
+    Option(
+        "strict",
+        "reject what a tolerant reader lets pass: unused bits, trailing bytes, non-canonical forms",
+        default=False,
+    ),
     Option("max_frame", "largest frame in bytes", default=Limits().max_frame),
     Option("max_depth", "deepest nesting of messages", default=Limits().max_depth),
     Option("max_fields", "most fields in one message", default=Limits().max_fields),
@@ -46,7 +50,7 @@ COMMON_OPTIONS = (
 
 
 class Format(ABC):
-    """A wire format: how to read it, frame it, recognise it and describe it. Stateless; one instance each."""
+    """A wire format: how to read, frame, recognise and describe it. Stateless; one instance each."""
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -85,7 +89,10 @@ class Format(ABC):
 
     @abstractmethod
     def outline(self, data: bytes, *, limits: Limits, strict: bool, **options: Any) -> Node:
-        """The field tree of the message at the start of `data`, up to the point where it cannot be read. Never raises DecodeError."""
+        """The field tree of the message at the start of `data`, as far as it can be read.
+
+        Never raises `DecodeError`: the node where reading failed says why.
+        """
 
     @abstractmethod
     def types(self) -> Sequence[TypeInfo]:
@@ -93,7 +100,7 @@ class Format(ABC):
 
     @abstractmethod
     def samples(self) -> Mapping[str, bytes]:
-        """Named canonical messages that decode without options: ``decode(sample).encode() == sample``."""
+        """Named canonical messages that decode without options and encode to the same bytes."""
 
     def check_options(self, given: Mapping[str, Any]) -> tuple[Limits, bool, dict[str, Any]]:
         """Sort options into limits, `strict` and the format's own.
@@ -116,7 +123,9 @@ class Format(ABC):
                 known = ", ".join([*own, *(option.name for option in COMMON_OPTIONS)])
                 raise OptionError(f"{self.name} has no option {name!r}; it has {known}")
             elif own[name].choices and value not in own[name].choices:
-                raise OptionError(f"{name} must be one of {', '.join(own[name].choices)}, not {value!r}")
+                raise OptionError(
+                    f"{name} must be one of {', '.join(own[name].choices)}, not {value!r}"
+                )
             else:
                 rest[name] = value
         return Limits(**limits), strict, rest

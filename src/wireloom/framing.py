@@ -1,15 +1,18 @@
 """Bytes → frames: cut a byte stream into frames, and find the way back in when it is damaged.
 
-A format says three things about its frames (`FrameRules`): how long the frame at a position is, whether the content fits that
-length, and where the next one might start. `Scanner` does the rest, in the same way for every chunking of the same bytes:
+A format says three things about its frames (`FrameRules`): how long the frame at a position is,
+whether the content fits that length, and where the next one might start. `Scanner` does the rest,
+in the same way for every chunking of the same bytes:
 
-* A frame whose content fits is accepted. Where a format's content check is weak, the header behind the frame decides.
-* Otherwise the bytes up to the next position where a frame *does* stand are one `Problem`; nothing after them is lost, so a
-  damaged length never swallows the frames behind it.
+* A frame whose content fits is accepted. Where a format's content check is weak, the header behind
+  the frame decides.
+* Otherwise the bytes up to the next position where a frame *does* stand are one `Problem`; nothing
+  after them is lost, so a damaged length never swallows the frames behind it.
 * Each byte is in exactly one record: the records' lengths add up to the stream's.
 
-Costs are linear. A full content check of one region is made once: frames that start inside a region whose check failed are
-checked for a few steps only (`SUSPECT_STEPS`), otherwise nested false frames would make the cost quadratic.
+Costs are linear. A full content check of one region is made once: frames that start inside a region
+whose check failed are checked for a few steps only (`SUSPECT_STEPS`), otherwise nested false frames
+would make the cost quadratic.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ __all__ = [
 ]
 
 MAX_PROBLEM = 1 << 20
-"""Longest `Problem`; a longer bad region becomes several, so that memory stays bounded on garbage."""
+"""Longest `Problem`; a longer bad region becomes several, to bound memory on garbage."""
 
 SUSPECT_STEPS = 64
 """Fields checked of a frame that starts in a region already known to be damaged."""
@@ -119,7 +122,7 @@ class FrameRules(Protocol):
         ...
 
     def check(self, data: bytes | bytearray, pos: int, end: int, steps: int | None) -> bool:
-        """Whether the content proves the frame ``data[pos:end]``; False when it can say nothing either way.
+        """Whether the content proves the frame ``data[pos:end]``; False when it cannot tell.
 
         Work is at most linear in the frame, and at most `steps` fields if that is given.
 
@@ -129,11 +132,14 @@ class FrameRules(Protocol):
         ...
 
     def find(self, data: bytes | bytearray, pos: int, end: int) -> int:
-        """The first position in ``[pos, end)`` where a frame might start, also partially; `end` if there is none."""
+        """The first position in ``[pos, end)`` where a frame might start; `end` if there is none.
+
+        A start of which only the first bytes are there, at the end of the data, counts too.
+        """
         ...
 
 
-class _Wait(Exception):  # noqa: N818 - control flow, not an error: more bytes are needed to decide
+class _Wait(Exception):
     def __init__(self, need: int) -> None:
         self.need = need
 
@@ -152,7 +158,9 @@ class Scanner:
         self._eof = False
         self._need = 1  # buffer length at which the next decision can be taken
         self._start = 0  # buffer offset of the frame or bad region being decided
-        self._bad: DecodeError | None = None  # why the bytes at the start of the buffer are no frame
+        self._bad: DecodeError | None = (
+            None  # why the bytes at the start of the buffer are no frame
+        )
         self._bad_at = 0
         self._searched = 0  # buffer offset up to which a bad region is known to hold no frame
         self._suspect = 0  # buffer offset up to which full content checks have failed
@@ -172,10 +180,8 @@ class Scanner:
         pos = 0
         try:
             while pos < len(self._buffer):
-                if self._bad is None:
-                    pos = self._next(pos, records)
-                else:
-                    pos = self._resync(pos, records)
+                step = self._next if self._bad is None else self._resync
+                pos = step(pos, records)
             self._need = 1
         except _Wait as wait:
             pos = self._start
@@ -214,7 +220,7 @@ class Scanner:
         return stop
 
     def _resync(self, pos: int, records: list[Record]) -> int:
-        """End the bad region that starts at `pos` at the next good frame, or at the end of the stream."""
+        """End the bad region that starts at `pos`: at the next good frame, or with the stream."""
         assert self._bad is not None
         self._start = pos
         try:
@@ -251,7 +257,7 @@ class Scanner:
         return stop
 
     def _search(self) -> int:
-        """The first position from `_searched` on where a frame provably stands; the stream's end if there is none."""
+        """The first position from `_searched` on where a frame provably stands, or the stream ends."""
         end = len(self._buffer)
         while True:
             self._searched = self._rules.find(self._buffer, self._searched, end)

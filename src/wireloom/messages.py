@@ -1,8 +1,8 @@
 """Frames → messages: what every decoded message can do, whatever its format.
 
-A message is an immutable dataclass. It writes itself back (`encode`), becomes JSON and returns from it without loss (`to_dict`,
-`wireloom.from_dict`), shows itself (`outline`, in a notebook as hex beside a field tree), and names the payloads of other formats
-that it carries (`payloads`).
+A message is an immutable dataclass. It writes itself back (`encode`), becomes JSON and returns from
+it without loss (`to_dict`, `wireloom.from_dict`), shows itself (`outline`, in a notebook as hex
+beside a field tree), and names the payloads of other formats that it carries (`payloads`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Message(ABC):
 
     @abstractmethod
     def to_dict(self) -> Json:
-        """The message as a JSON object that `wireloom.from_dict` turns back into an equal message."""
+        """The message as a JSON object; `wireloom.from_dict` makes an equal message of it."""
 
     @abstractmethod
     def outline(self) -> Node:

@@ -1,4 +1,4 @@
-"""The shape of a message for people: a tree of named byte ranges, with what they mean and where reading failed.
+"""The shape of a message for people: named byte ranges, their meaning, where reading failed.
 
 Formats build `Node` trees; `wireloom.view` and the command line draw them.
 """

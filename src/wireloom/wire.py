@@ -1,7 +1,7 @@
-"""Bytes: the bounds-checked cursor that decoders read with, its writing twin, and the limits they obey.
+"""Bytes: the bounds-checked cursor that decoders read with, its writing twin, and their limits.
 
-Every read states how many bytes it needs and raises `TruncatedError` when the *structure* it works in (not just the buffer) ends
-first, so that a hostile length can never reach past its own message.
+Every read states how many bytes it needs and raises `TruncatedError` when the *structure* it works
+in (not just the buffer) ends first: a hostile length can never reach past its own message.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Limits:
     """How much one message may ask for; checked before anything is allocated."""
 
     max_frame: int = 16 << 20
-    """Bytes of one frame. Market-data images reach 100 KB; 16 MiB leaves room for opaque payloads and bounds memory."""
+    """Bytes of one frame. Market-data images reach 100 KB; opaque payloads may be larger."""
     max_depth: int = 32
     """Nested messages. Real traffic nests two or three; Python's own stack would end near 1000."""
     max_fields: int = 65_536
-    """Fields of one message, nested ones included. A whole SASS dictionary as a message has 16,384."""
+    """Fields of one message, nested ones included. A SASS dictionary as a message has 16,384."""
 
 
 DEFAULT_LIMITS = Limits()

@@ -1,7 +1,7 @@
 """The formats: one folder each, and one line each in `REGISTRY`.
 
-A format's package exports one `FORMAT`, an instance of `wireloom.format.Format`. Packages are imported when first used, so that
-`import wireloom` and ``wireloom --help`` stay quick.
+A format's package exports one `FORMAT`, an instance of `wireloom.format.Format`. Packages are
+imported when first used, so that ``import wireloom`` and ``wireloom --help`` stay quick.
 """
 
 from __future__ import annotations

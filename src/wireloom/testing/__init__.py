@@ -1,1 +1,1 @@
-"""What tests of Wireloom and of programs built on it need: golden vectors, chunkers, strategies, mutations."""
+"""What tests of Wireloom and of programs built on it need: vectors, strategies, mutations."""

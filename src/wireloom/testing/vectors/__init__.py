@@ -1,7 +1,8 @@
 """Run golden vector files against the codecs, in both directions.
 
-A vector file is JSON lines. Each family of vectors has one module here with a `Verifier`: it says which cases are its own and what
-is wrong with one. One verifier instance serves one file, because a file may start with a schema that later lines use.
+A vector file is JSON lines. Each family of vectors has one module here with a `Verifier`: it says
+which cases are its own and what is wrong with one. One verifier instance serves one file, because a
+file may start with a schema that later lines use.
 """
 
 from __future__ import annotations
@@ -67,8 +68,10 @@ def _name(case: Case, line: int) -> str:
 
 
 def verify(path: Path) -> Iterator[Outcome]:
-    """The outcome of every case of a vector file. A case of no known family is a failure, never skipped."""
-    verifiers: list[Verifier] = [import_module(f"{__name__}.{family}").Verifier() for family in FAMILIES]
+    """The outcome of every case of a vector file; a case of no known family is a failure."""
+    verifiers: list[Verifier] = [
+        import_module(f"{__name__}.{family}").Verifier() for family in FAMILIES
+    ]
     for line, case in load(path):
         found = next((verifier for verifier in verifiers if verifier.accepts(case)), None)
         failure = "no verifier knows this kind of case" if found is None else found.check(case)
