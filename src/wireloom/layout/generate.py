@@ -77,6 +77,16 @@ def _short(end: int, at: int, needed: int, path: str) -> TruncatedError:
     )
 
 
+def _short_words(end: int, at: int, words: tuple[tuple[str, int], ...]) -> TruncatedError:
+    """The error for the first of neighbouring words that does not fit."""
+    index = 0
+    while at + words[index][1] <= end:
+        at += words[index][1]
+        index += 1
+    name, size = words[index]
+    return _short(end, at, size, name)
+
+
 def _inner(end: int, at: int, needed: int, path: str) -> InvalidFieldError:
     reason = f"a length of {needed} runs past the end, {end - at} bytes are left"
     return InvalidFieldError(reason, offset=at, path=path, code="inner_length")
@@ -119,6 +129,7 @@ def make_decoder(cls: type, flat: tuple[Flat, ...], keeps_unused: bool) -> Calla
         "decode(data, pos, end, strict)",
         cls=cls,
         short=_short,
+        short_words=_short_words,
         inner=_inner,
         wrong=_wrong,
         illegal=_illegal,
@@ -148,7 +159,8 @@ def make_decoder(cls: type, flat: tuple[Flat, ...], keeps_unused: bool) -> Calla
 
 def _read_words(src: _Source, words: tuple[Word, ...], unused: list[str]) -> list[str]:
     size = sum(word.size for word in words)
-    src.refuse(f"at + {size} > end", f"short(end, at, {size}, {words[0].bits[0].name!r})")
+    sizes = src.name(tuple((word.name, word.size) for word in words))
+    src.refuse(f"at + {size} > end", f"short_words(end, at, {sizes})")
     names = [f"w_{word.name}" for word in words]
     unpack = src.name(_struct(words).unpack_from)
     src.put(f"{', '.join(names)}{',' if len(names) == 1 else ''} = {unpack}(data, at)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass
 from enum import IntEnum, IntFlag
@@ -78,7 +79,7 @@ class Packet(Message):
         out: Json = {"format": self.format, "packet": self.name}
         for field in dataclasses.fields(cast("Any", self)):
             value = getattr(self, field.name)
-            is_empty = value is None or value in (b"", ())
+            is_empty = value is None or (isinstance(value, (bytes, tuple)) and not value)
             if not is_empty or field.name in self.codec.required:
                 out[field.name] = _to_json(value)
         return out
@@ -119,10 +120,13 @@ def _from_json(key: str, value: Any, part: Attribute | None) -> Any:
         if isinstance(part, Bits):
             if isinstance(value, str) and part.enum is not None:
                 return part.enum[value]
-            return member(part.enum, int(value)) if part.enum is not None else int(value)
+            number = operator.index(value)
+            return member(part.enum, number) if part.enum is not None else number
         if isinstance(part, Items):
             return tuple(bytes.fromhex(item) for item in value)
-        if isinstance(part, Rest) or (isinstance(part, Blob) and not part.text):
+        if isinstance(part, Blob) and part.text:
+            return str.__str__(value)
+        if isinstance(part, (Blob, Rest)):
             return bytes.fromhex(value)
     except (KeyError, TypeError, ValueError) as error:
         raise EncodeError(f"{value!r} is not a value of {key}", path=key) from error
