@@ -50,7 +50,7 @@ COMMON_OPTIONS = (
 
 
 class Format(ABC):
-    """A wire format: how to read, frame, recognise and describe it. Stateless; one instance each."""
+    """A wire format: how to read, frame, recognise and describe it. Stateless, one instance."""
 
     name: ClassVar[str]
     title: ClassVar[str]

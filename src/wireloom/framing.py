@@ -257,7 +257,7 @@ class Scanner:
         return stop
 
     def _search(self) -> int:
-        """The first position from `_searched` on where a frame provably stands, or the stream ends."""
+        """The first position from `_searched` on where a frame stands, or the end of the stream."""
         end = len(self._buffer)
         while True:
             self._searched = self._rules.find(self._buffer, self._searched, end)
