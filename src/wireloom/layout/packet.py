@@ -164,7 +164,9 @@ class PacketCodec:
         self.cls = cls
         self.attributes: Mapping[str, Attribute] = dict(attributes(cls.parts))
         fields = {field.name: field for field in dataclasses.fields(cast("Any", cls))}
-        if differ := set(self.attributes) ^ (set(fields) - EXTRA_ATTRIBUTES):
+        # What no part describes and comparison ignores is no data of the packet: caches, schemas.
+        beside = {name for name, field in fields.items() if not field.compare} - set(self.attributes)
+        if differ := set(self.attributes) ^ (set(fields) - EXTRA_ATTRIBUTES - beside):
             raise TypeError(f"{cls.__name__}: attributes and parts differ in {sorted(differ)}")
         self.required = {
             name
