@@ -165,8 +165,9 @@ class PacketCodec:
         self.attributes: Mapping[str, Attribute] = dict(attributes(cls.parts))
         fields = {field.name: field for field in dataclasses.fields(cast("Any", cls))}
         # What no part describes and comparison ignores is no data of the packet: caches, schemas.
-        beside = {name for name, field in fields.items() if not field.compare} - set(self.attributes)
-        if differ := set(self.attributes) ^ (set(fields) - EXTRA_ATTRIBUTES - beside):
+        beside = {name for name, field in fields.items() if not field.compare}
+        beside = (beside | EXTRA_ATTRIBUTES) - set(self.attributes)
+        if differ := set(self.attributes) ^ (set(fields) - beside):
             raise TypeError(f"{cls.__name__}: attributes and parts differ in {sorted(differ)}")
         self.required = {
             name
