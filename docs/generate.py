@@ -1,0 +1,103 @@
+"""The pages that are made from the code at every build, so that they cannot fall behind it.
+
+A format's page is its SPEC.md followed by what its declaration says; the command line's page is the
+help text of every command. A new format or command appears here without any edit.
+"""
+
+from __future__ import annotations
+
+import inspect
+import shutil
+from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from wireloom import cli
+from wireloom.format import COMMON_OPTIONS, Format, Option
+from wireloom.formats import REGISTRY, get, names
+
+
+def write_pages(folder: Path) -> None:
+    """Write docs/cli.md and docs/formats/ anew."""
+    shutil.rmtree(folder / "formats", ignore_errors=True)
+    (folder / "formats").mkdir()
+    known = [get(name) for name in names() if find_spec(REGISTRY[name])]
+    for format_ in known:
+        (folder / "formats" / f"{format_.name}.md").write_text(format_page(format_), "utf-8")
+    (folder / "formats" / "index.md").write_text(formats_page(known), "utf-8")
+    (folder / "cli.md").write_text(cli_page(), "utf-8")
+
+
+def formats_page(known: Iterable[Format]) -> str:
+    rows = [(f"[{f.title}]({f.name}.md)", f"`{f.name}`", f.kind, f.summary) for f in known]
+    toctree = "\n".join(["```{toctree}", ":hidden:", "", *(f.name for f in known), "```"])
+    return "\n\n".join(
+        [
+            "# Formats",
+            "A *transport* carries packets over a connection; a *message* is found inside packets, "
+            "files and captures.",
+            table(("format", "name", "kind", "what it is"), rows),
+            "## Options of every format",
+            options_table(COMMON_OPTIONS),
+            toctree,
+            "",
+        ]
+    )
+
+
+def format_page(format_: Format) -> str:
+    spec = Path(inspect.getfile(type(format_))).with_name("SPEC.md").read_text("utf-8").rstrip()
+    parts = [spec]
+    if format_.options:
+        parts += ["## Options", options_table(format_.options)]
+    parts.append("## Types")
+    types = format_.types()
+    parts.append(
+        table(("code", "name", "what it is"), [(t.code, t.name, t.summary) for t in types])
+    )
+    for info in types:
+        if info.rows:
+            parts += [f"### {info.name}", table(("offset", "size", "field", "meaning"), info.rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def options_table(options: Iterable[Option]) -> str:
+    rows = [
+        (f"`{o.name}`", f"`{o.default!r}`", ", ".join(f"`{c}`" for c in o.choices), o.doc)
+        for o in options
+    ]
+    return table(("option", "default", "choices", "what it does"), rows)
+
+
+def cli_page() -> str:
+    parts = [
+        "# Command line",
+        "Data goes to standard output, notes to standard error. The exit status is 0 when all is "
+        "well, 1 when something is wrong with the data, 2 when the command was called wrongly, "
+        "130 when it was interrupted and 141 when nobody reads its output any more.",
+    ]
+    for path, text in commands(cli.main, click.Context(cli.main, info_name="wireloom")):
+        parts += [f"## {path}", f"```text\n{text}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+def commands(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
+    """Each command's full name and help text, groups before their members."""
+    context.terminal_width = 80
+    yield context.command_path, command.get_help(context)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            if child is not None and not child.hidden:
+                yield from commands(child, click.Context(child, parent=context, info_name=name))
+
+
+def table(heads: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
+    lines = [heads, tuple("---" for _ in heads), *rows]
+    return "\n".join(f"| {' | '.join(cell(c) for c in line)} |" for line in lines)
+
+
+def cell(value: object) -> str:
+    return str(value).replace("|", "\\|").replace("\n", " ")

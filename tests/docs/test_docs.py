@@ -1,0 +1,75 @@
+"""The documentation says what the code does."""
+
+from __future__ import annotations
+
+import doctest
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import click
+import pytest
+
+from wireloom import cli
+from wireloom.formats import get, names
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = sorted(path for path in DOCS.glob("*.md") if path.name != "cli.md")
+
+
+@pytest.fixture(scope="module")
+def generate() -> ModuleType:
+    """docs/generate.py, which is no part of a package."""
+    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_examples_on_the_page_work(
+    page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    failed, _ = doctest.testfile(
+        str(page), module_relative=False, optionflags=doctest.ELLIPSIS, encoding="utf-8"
+    )
+    assert failed == 0
+
+
+@pytest.mark.parametrize("name", names())
+def test_page_of_a_format_has_its_specification_options_and_types(
+    name: str, generate: ModuleType
+) -> None:
+    format_ = get(name)
+    page = generate.format_page(format_)
+    assert page.startswith("# ")
+    assert all(f"`{option.name}`" in page for option in format_.options)
+    assert all(info.name in page for info in format_.types())
+
+
+def test_page_of_all_formats_names_each(generate: ModuleType) -> None:
+    known = [get(name) for name in names()]
+    page = generate.formats_page(known)
+    assert all(f"[{f.title}]({f.name}.md)" in page and f.summary in page for f in known)
+
+
+def test_command_page_names_every_command_and_option(generate: ModuleType) -> None:
+    page = generate.cli_page()
+    context = click.Context(cli.main, info_name="wireloom")
+    commands = cli.main.list_commands(context)
+    assert commands
+    for name in commands:
+        command = cli.main.get_command(context, name)
+        assert command is not None
+        assert f"## wireloom {name}\n" in page
+        section = page.partition(f"## wireloom {name}\n")[2].partition("\n## ")[0]
+        for parameter in command.params:
+            if isinstance(parameter, click.Option) and not parameter.hidden:
+                assert all(option in section for option in parameter.opts)
+
+
+def test_a_cell_of_a_table_stays_one_cell(generate: ModuleType) -> None:
+    assert generate.cell("a | b\nc") == "a \\| b c"
