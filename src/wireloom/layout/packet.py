@@ -79,7 +79,10 @@ class Packet(Message):
         out: Json = {"format": self.format, "packet": self.name}
         for field in dataclasses.fields(cast("Any", self)):
             value = getattr(self, field.name)
-            is_empty = value is None or (isinstance(value, (bytes, tuple)) and not value)
+            # An empty body is said when its absence (None) would mean something else.
+            is_empty = value is None or (
+                isinstance(value, (bytes, tuple)) and not value and field.default is not None
+            )
             if not is_empty or field.name in self.codec.required:
                 out[field.name] = _to_json(value)
         return out
@@ -185,9 +188,12 @@ class PacketCodec:
             n: make_encoder(cls, cls.code, f, self.keeps_unused) for n, f in self.forms.items()
         }
         long_parts = tuple(part for part in cls.parts if isinstance(part, Optional))
-        # A body may be empty in the long form, so that it alone does not tell the form.
+        # A body may be empty in the long form, so that it alone does not tell the form, unless
+        # the class says None for an absent one.
         self._long_names = [n for n, part in attributes(long_parts) if not isinstance(part, Rest)]
-        self._bodies = [n for n, part in attributes(long_parts) if isinstance(part, Rest)]
+        self._bodies = {
+            n: fields[n].default for n, part in attributes(long_parts) if isinstance(part, Rest)
+        }
 
     def decode(
         self, data: bytes, pos: int, end: int, strict: bool = False, words: int | None = None
@@ -218,7 +224,11 @@ class PacketCodec:
         if not self.has_long_form:
             return min(self.forms)
         missing = [name for name in self._long_names if getattr(message, name) is None]
-        given = [name for name in self._bodies if getattr(message, name)]
+        given = [
+            name
+            for name, absent in self._bodies.items()
+            if getattr(message, name) or (absent is None and getattr(message, name) is not None)
+        ]
         if self._long_names and len(missing) == len(self._long_names) and not given:
             return min(self.forms)
         if not self._long_names and not given:

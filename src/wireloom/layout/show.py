@@ -105,18 +105,31 @@ def _illegal(bits: Bits, value: int) -> str:
 
 
 def byte_table(parts: tuple[Part, ...]) -> list[Row]:
-    """Rows (offset, size, field, meaning); the offset is "…" behind parts of variable length."""
+    """Rows (offset, size, field, meaning).
+
+    The offset is "…" behind parts of variable length, and two numbers (short form, long form) where
+    the forms differ.
+    """
     rows: list[Row] = []
-    _describe(parts, 0, "", rows)
+    at: int | None = 0
+    extra = 0  # bytes that the long form has more, up to here
+    for part in parts:
+        if isinstance(part, Optional):
+            start, at = at, _describe(part.parts, at, 0, "long form; ", rows)
+            extra += at - start if start is not None and at is not None else 0
+        else:
+            at = _describe((part,), at, extra, "", rows)
     return rows
 
 
-def _describe(parts: tuple[Part, ...], at: int | None, mark: str, rows: list[Row]) -> int | None:
+def _describe(
+    parts: tuple[Part, ...], at: int | None, extra: int, mark: str, rows: list[Row]
+) -> int | None:
     for part in parts:
         if isinstance(part, Optional):
-            at = _describe(part.parts, at, "long form; ", rows)
+            at = _describe(part.parts, at, extra, mark, rows)
             continue
-        offset = "…" if at is None else str(at)
+        offset = "…" if at is None else f"{at - extra}, {at}" if extra else str(at)
         match part:
             case Word():
                 rows.extend((offset, _extent(part, b), b.name, mark + _says(b)) for b in part.bits)
@@ -155,5 +168,6 @@ def _says(bits: Bits) -> str:
     if bits.least:
         words.append("0 is illegal")
     if bits.enum is not None:
-        words.append(", ".join(f"{int(item)} {item.name}" for item in bits.enum))
+        legal = [item for item in bits.enum if item >= bits.least]
+        words.append(", ".join(f"{int(item)} {item.name}" for item in legal))
     return "; ".join(words)
