@@ -1,0 +1,12 @@
+"""What TibMsg, TibrvMsg and QForm share: typed values, their wire spellings, and field look-up.
+
+* `values`: dates, times, enums and the blank that hints and dictionaries give to plain data.
+* `decimals`: a real with a hint ↔ an exact decimal.
+* `texts`: date and time texts ↔ typed values.
+* `scalars`: the bytes of one scalar ↔ a Python value, and its JSON form.
+* `lookup`: fields by name, for messages and nested messages.
+
+Nothing here knows how a field is framed; that is each format's own walker.
+"""
+
+from __future__ import annotations
