@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import doctest
 import importlib.util
+import re
+import shlex
 from pathlib import Path
 from types import ModuleType
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from wireloom import cli
 from wireloom.formats import get, names
@@ -28,15 +31,31 @@ def generate() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
-def test_examples_on_the_page_work(
-    page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    failed, _ = doctest.testfile(
-        str(page), module_relative=False, optionflags=doctest.ELLIPSIS, encoding="utf-8"
+def blocks(page: Path, language: str) -> list[str]:
+    """The code blocks of that language on a page."""
+    return re.findall(
+        rf"^```{language}\n(.*?)^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE
     )
-    assert failed == 0
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_python_examples_on_the_page_work(page: Path) -> None:
+    # Together, as one session: a reader goes from top to bottom.
+    text = "\n".join(blocks(page, "pycon"))
+    session = doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0)
+    assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(session).failed == 0
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_commands_on_the_page_print_what_it_shows(page: Path) -> None:
+    for block in blocks(page, "console"):
+        for shown in re.split(r"^\$ ", block, flags=re.MULTILINE):
+            line, _, expected = shown.partition("\n")
+            program, *arguments = shlex.split(line, comments=True) or [""]
+            if program == "wireloom":
+                result = CliRunner().invoke(cli.main, arguments)
+                assert result.exit_code in {0, 1}, result.output
+                assert not expected or result.output.rstrip() == expected.rstrip()
 
 
 @pytest.mark.parametrize("name", names())
