@@ -1,0 +1,182 @@
+"""Messages inside messages: a TibMsg in a Rendezvous opaque in an NREP socket data packet.
+
+A message names its payloads (`Message.payloads`); one is taken for a message only by a strong sign:
+a format of self-describing messages recognises its magic, and one message, or several back to back,
+fill the payload exactly. Anything else is data, not an error. A payload that has the magic but
+cannot be read is reported to `on_unreadable`, so that no damage is hidden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from wireloom.errors import DecodeError, LimitError, OptionError
+from wireloom.format import COMMON_OPTIONS, Format
+from wireloom.formats import get, names
+from wireloom.framing import Problem, scan
+from wireloom.messages import Message
+from wireloom.wire import Limits
+
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "Nested", "Unreadable", "nested"]
+
+MAX_DEPTH = 16
+"""Levels of messages in messages. Real traffic has two or three."""
+
+MAX_BYTES = 64 << 20
+"""Bytes of payloads read for one outer message, all levels together: four of the largest frames."""
+
+_MAGIC = 90
+"""Confidence that only a magic gives; see `Format.detect`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """A message that was found inside another."""
+
+    path: str
+    """Where: the payloads' paths from the outside in, as ``data.fields[0]``.
+
+    Where several messages fill one payload, each has its place there: ``data[1]``.
+    """
+    format: str
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A payload with the magic of a format that could not be read."""
+
+    path: str
+    format: str
+    data: bytes
+    error: DecodeError
+    """Why; its offset counts from the start of the payload."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """A format with the options that it takes of those given."""
+
+    format: Format
+    limits: Limits
+    strict: bool
+    options: dict[str, Any]
+
+    def read(self, data: bytes) -> list[Message]:
+        """The messages that fill `data`.
+
+        Raises:
+            DecodeError: they do not.
+        """
+        settings: dict[str, Any] = {"limits": self.limits, "strict": self.strict, **self.options}
+        messages: list[Message] = []
+        for record in scan(self.format.framer(**settings), data):
+            if isinstance(record, Problem):
+                raise DecodeError(
+                    record.reason, offset=record.at, path=record.path, code=record.code
+                )
+            try:
+                messages.append(self.format.decode(record.data, **settings))
+            except DecodeError as error:
+                error.shifted(record.offset)
+                raise
+        return messages
+
+
+def nested(
+    message: Message,
+    *,
+    max_depth: int = MAX_DEPTH,
+    max_bytes: int = MAX_BYTES,
+    on_unreadable: Callable[[Unreadable], object] | None = None,
+    **options: Any,
+) -> Iterator[Nested]:
+    """Every message inside `message`, at any depth, outer ones first, in the order of the bytes.
+
+    Args:
+        message: where to look.
+        max_depth: levels to go down; what lies deeper is reported as unreadable.
+        max_bytes: payload bytes to read in total; what goes beyond is reported as unreadable.
+        on_unreadable: called with each payload that has a magic but does not read. Without it,
+            such a payload gives nothing.
+        options: passed to the formats that have them, such as ``strict`` or a dictionary.
+
+    Raises:
+        OptionError: no format of messages has such an option, or a value is bad.
+    """
+    walk = _Walk(_readers(options), max_depth, max_bytes, on_unreadable or (lambda _: None))
+    return walk.run(message)
+
+
+def _readers(given: Mapping[str, Any]) -> list[_Reader]:
+    common = {option.name for option in COMMON_OPTIONS}
+    known = set(common)
+    readers = []
+    for found in map(get, names()):
+        # Transports have no magic that is safe to trust inside other data.
+        if found.kind == "message":
+            own = common | {option.name for option in found.options}
+            known |= own
+            taken = {key: value for key, value in given.items() if key in own}
+            readers.append(_Reader(found, *found.check_options(taken)))
+    if unknown := sorted(set(given) - known):
+        raise OptionError(f"no format of messages has the option {unknown[0]!r}")
+    return readers
+
+
+class _Walk:
+    """One search through a message."""
+
+    def __init__(
+        self,
+        readers: list[_Reader],
+        max_depth: int,
+        max_bytes: int,
+        report: Callable[[Unreadable], object],
+    ) -> None:
+        self.readers = readers
+        self.max_depth = max_depth
+        self.max_bytes = max_bytes
+        self.report = report
+        self.work = 0
+
+    def run(self, message: Message) -> Iterator[Nested]:
+        # A stack instead of recursion: hostile nesting must not reach Python's stack limit.
+        stack = [(1, found) for found in self.inside(message, "", 1)][::-1]
+        while stack:
+            depth, found = stack.pop()
+            yield found
+            inner = self.inside(found.message, found.path, depth + 1)
+            stack.extend([(depth + 1, each) for each in inner][::-1])
+
+    def inside(self, message: Message, outer: str, depth: int) -> Iterator[Nested]:
+        """The messages in the payloads of one message."""
+        for name, data in message.payloads():
+            reader = self.recognise(data)
+            if reader is None:
+                continue
+            path = f"{outer}.{name}" if outer and not name.startswith("[") else outer + name
+            try:
+                messages = self.read(reader, data, depth)
+            except DecodeError as error:
+                self.report(Unreadable(path, reader.format.name, data, error))
+                continue
+            for index, inner in enumerate(messages):
+                place = path if len(messages) == 1 else f"{path}[{index}]"
+                yield Nested(place, reader.format.name, inner)
+
+    def recognise(self, data: bytes) -> _Reader | None:
+        """The format that is surest of its magic."""
+        scored = [(reader.format.detect(data), reader) for reader in self.readers]
+        score, best = max(scored, key=lambda pair: pair[0], default=(0, None))
+        return best if score >= _MAGIC else None
+
+    def read(self, reader: _Reader, data: bytes, depth: int) -> list[Message]:
+        if depth > self.max_depth:
+            raise LimitError("nesting depth", depth, self.max_depth, code="depth")
+        if self.work + len(data) > self.max_bytes:
+            raise LimitError("nested bytes", self.work + len(data), self.max_bytes)
+        self.work += len(data)
+        return reader.read(data)
