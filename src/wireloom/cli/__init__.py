@@ -1,0 +1,102 @@
+"""The command line: one file per command in this package.
+
+A module here whose name has no leading underscore is a command: its `command` is what runs. Modules
+are imported when their command is asked for, and import what is heavy only when it runs, so that
+``wireloom --help`` is instant.
+
+Data goes to stdout, notes to stderr. Exit status: 0 all well, 1 something is wrong with the data,
+2 wrong usage, 130 interrupted, 141 nobody reads the output any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+import click
+
+from wireloom.cli._help import examples
+from wireloom.errors import OptionError, WireloomError
+from wireloom.view import escape
+
+__all__ = ["main"]
+
+INTERRUPTED = 130
+CLOSED_PIPE = 141
+
+
+@contextlib.contextmanager
+def _quiet_exits() -> Iterator[None]:
+    """Turn the errors a user can cause into a message and an exit status, never a traceback."""
+    try:
+        yield
+        # Here and not at interpreter exit, where a closed pipe could no longer be caught.
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still buffered must go somewhere, or Python complains when it exits.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise click.exceptions.Exit(CLOSED_PIPE) from None
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    except OptionError as error:
+        raise click.UsageError(escape(str(error))) from error
+    except WireloomError as error:
+        raise click.ClickException(escape(str(error))) from error
+    except OSError as error:
+        where = f"{os.fspath(error.filename)}: " if error.filename else ""
+        raise click.ClickException(escape(f"{where}{error.strerror or error}")) from error
+
+
+class _Commands(click.Group):
+    """The commands are the files of this package."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(m.name for m in iter_modules(__path__) if not m.name.startswith("_"))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        found: click.Command = import_module(f"{__name__}.{cmd_name}").command
+        return found
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _quiet_exits():
+            return super().invoke(ctx)
+
+
+def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version  # takes as long to import as all commands
+
+        click.echo(f"wireloom {version('wireloom')}")
+        ctx.exit()
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=examples(
+        "wireloom inspect 0003 0000 0000 0000 0000",
+        "wireloom decode capture.bin --csv -o capture.csv",
+        "wireloom formats nrep",
+    ),
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
+def main() -> None:
+    """Read, write and convert six binary wire formats.
+
+    FILE is a path, or - for stdin. Data goes to stdout, notes and summaries go to stderr.
+    """

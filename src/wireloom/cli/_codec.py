@@ -1,0 +1,189 @@
+"""Bytes of a command → records and messages, with the account of what became of every byte."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import wireloom
+from wireloom.cli._options import DecodeOptions
+from wireloom.errors import DecodeError
+from wireloom.formats import get, names
+from wireloom.framing import Frame, Problem, Record, Text, scan
+from wireloom.messages import Message
+from wireloom.outline import Node
+from wireloom.view import escape
+
+if TYPE_CHECKING:
+    from wireloom.nesting import Nested, Unreadable
+
+__all__ = ["Account", "Codec", "Found"]
+
+DETECT_BYTES = 1 << 16
+"""Bytes waited for before saying that the format cannot be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A record of the stream; a frame comes with its message."""
+
+    record: Record
+    message: Message | None = None
+
+
+class Codec:
+    """One format with its options checked once, not for every frame."""
+
+    def __init__(self, name: str, options: DecodeOptions, with_nested: bool = False) -> None:
+        self.format = get(name)
+        own = options
+        self._inner: dict[str, Any] = {}
+        if with_nested:
+            own, self._inner = options.split(self.format)
+        given = own.for_format(self.format)
+        self._limits, self._strict, self._own = self.format.check_options(given)
+
+    @classmethod
+    def for_stream(
+        cls, data: Iterator[bytes], options: DecodeOptions, with_nested: bool = False
+    ) -> tuple[Codec, Iterator[bytes]]:
+        """The codec for a stream, and the whole stream: detecting reads its first bytes."""
+        if options.format:
+            return cls(options.format, options, with_nested), data
+        head = b""
+        for chunk in data:
+            head += chunk
+            name = wireloom.detect(head)
+            if name:
+                return cls(name, options, with_nested), _chain(head, data)
+            if len(head) >= DETECT_BYTES:
+                break
+        known = ", ".join(names())
+        what = "cannot tell the format of these bytes" if head else "the input is empty"
+        raise click.ClickException(f"{what}; name it with --format ({known})")
+
+    def decode(self, data: bytes) -> Message:
+        """The message in `data`.
+
+        Raises:
+            DecodeError: it is not such a message.
+        """
+        return self.format.decode(data, limits=self._limits, strict=self._strict, **self._own)
+
+    def outline(self, data: bytes) -> Node:
+        """The field tree of `data`, as far as it can be read."""
+        return self.format.outline(data, limits=self._limits, strict=self._strict, **self._own)
+
+    def records(self, data: Iterable[bytes]) -> Iterator[Record]:
+        """The frames of a stream, and what is between them."""
+        framer = self.format.framer(limits=self._limits, strict=self._strict, **self._own)
+        return scan(framer, data)
+
+    def nested(self, message: Message) -> Iterator[Nested | Unreadable]:
+        """The messages of other formats inside, and the payloads that look like one but are not."""
+        from wireloom.nesting import nested
+
+        # Collected beside the generator: it calls back in the middle of finding the next one.
+        failed: list[Nested | Unreadable] = []
+        for inner in nested(message, on_unreadable=failed.append, **self._inner):
+            yield from failed
+            failed.clear()
+            yield inner
+        yield from failed
+
+    def read(self, data: Iterable[bytes]) -> Iterator[Found]:
+        """The records of a stream; a frame whose content cannot be read becomes a problem."""
+        for record in self.records(data):
+            if not isinstance(record, Frame):
+                yield Found(record)
+                continue
+            try:
+                yield Found(record, self.decode(record.data))
+            except DecodeError as error:
+                yield Found(
+                    Problem(
+                        record.format,
+                        record.offset,
+                        record.data,
+                        error.code,
+                        error.reason,
+                        error.path,
+                        record.offset + error.offset,
+                    )
+                )
+
+
+def _chain(head: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield head
+    yield from rest
+
+
+@dataclass(slots=True)
+class Account:
+    """How many bytes were decoded and how many set aside; together they are the input."""
+
+    format: str = ""
+    messages: int = 0
+    texts: int = 0
+    problems: int = 0
+    decoded: int = 0
+    quarantined: int = 0
+    given: int = 0
+    """Bytes that were read."""
+    stopped: bool = False
+    """Whether a limit ended it before the input did."""
+    reasons: dict[str, int] = field(default_factory=dict)
+    started: float = field(default_factory=time.monotonic)
+
+    def counted(self, data: Iterable[bytes]) -> Iterator[bytes]:
+        """The same chunks, counted."""
+        for chunk in data:
+            self.given += len(chunk)
+            yield chunk
+
+    def add(self, found: Found) -> None:
+        """Count one record."""
+        record = found.record
+        if isinstance(record, Problem):
+            self.problems += 1
+            self.quarantined += record.length
+            # Codes are few, reasons may be endless: hostile input must not grow this.
+            self.reasons[record.code] = self.reasons.get(record.code, 0) + 1
+            return
+        self.decoded += record.length
+        if isinstance(record, Text):
+            self.texts += 1
+        else:
+            self.messages += 1
+
+    @property
+    def total(self) -> int:
+        """Bytes of the records so far."""
+        return self.decoded + self.quarantined
+
+    def summary(self) -> str:
+        """One or two lines for stderr."""
+        seconds = max(time.monotonic() - self.started, 1e-9)
+        texts = f", {_count(self.texts, 'text')}" if self.texts else ""
+        line = (
+            f"{self.format}: {_count(self.messages, 'message')}{texts}, "
+            f"{_count(self.problems, 'problem')}; {self.total:,} bytes = {self.decoded:,} decoded"
+            f" + {self.quarantined:,} quarantined; {self.total / seconds / 1e6:.1f} MB/s"
+        )
+        if self.stopped:
+            line += "; stopped at --limit"
+        elif self.total != self.given:
+            # A framer that loses bytes breaks its contract; better said than hidden.
+            line += f"\nwarning: {self.given:,} bytes were read, {self.total:,} are accounted for"
+        if self.reasons:
+            worst = sorted(self.reasons.items(), key=lambda item: (-item[1], item[0]))[:5]
+            line += "\nproblems: " + ", ".join(f"{n:,} × {escape(code)}" for code, n in worst)
+        return line
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -1,0 +1,115 @@
+"""Where a command's bytes come from: a file or stdin, in chunks, never all at once."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, TextIO, cast
+
+import click
+
+from wireloom.cli._hex import HexError, parse_hex
+
+__all__ = [
+    "CHUNK",
+    "MAX_HEX",
+    "chunks",
+    "file_argument",
+    "file_size",
+    "from_text",
+    "open_binary",
+    "open_text",
+]
+
+CHUNK = 1 << 18
+"""Bytes read at a time: large enough that reading costs nothing, small enough to show progress."""
+
+MAX_HEX = 1 << 26
+"""Characters of a hex text that are read; hex is for people, captures are binary."""
+
+HEAD = 4096
+"""Bytes looked at to tell hex text from binary."""
+
+
+file_argument = click.argument(
+    "source",
+    metavar="[FILE]",
+    default="-",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+)
+"""The file a command reads; stdin when left out."""
+
+
+def _stdin() -> BinaryIO:
+    # Python has no stdin when the caller closed it; the type says otherwise.
+    if cast("object", sys.stdin) is None:
+        raise click.UsageError("stdin is closed; name a file")
+    if sys.stdin.isatty():
+        # A command that silently waits for typing looks as if it hangs.
+        click.echo("Reading from the terminal; end with Ctrl-D, stop with Ctrl-C.", err=True)
+    return sys.stdin.buffer
+
+
+@contextlib.contextmanager
+def open_binary(name: str) -> Iterator[BinaryIO]:
+    """The bytes of a file, or of stdin for ``-``."""
+    if name == "-":
+        yield _stdin()
+    else:
+        with open(name, "rb") as file:
+            yield file
+
+
+@contextlib.contextmanager
+def open_text(name: str) -> Iterator[TextIO]:
+    """The text of a file, or of stdin for ``-``; bytes that are not UTF-8 become visible marks."""
+    with open_binary(name) as stream:
+        text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline="\n")
+        yield text
+        text.detach()  # stdin is not ours to close
+
+
+def chunks(stream: BinaryIO) -> Iterator[bytes]:
+    """What the stream holds, as it comes: a pipe's bytes are handed on before the chunk is full."""
+    read = cast("Callable[[int], bytes]", getattr(stream, "read1", stream.read))
+    while chunk := read(CHUNK):
+        yield chunk
+
+
+def file_size(name: str) -> int | None:
+    """Size of a regular file; None where there is no telling."""
+    if name == "-" or not os.path.isfile(name):
+        return None
+    return os.path.getsize(name)
+
+
+def _looks_like_text(head: bytes) -> bool:
+    return bool(head) and all(32 <= byte < 127 or 9 <= byte <= 13 for byte in head)
+
+
+def from_text(stream: BinaryIO, force: bool | None = None) -> Iterator[bytes]:
+    """The bytes of a stream that holds either hex or the bytes themselves.
+
+    Args:
+        stream: what to read.
+        force: True: it is hex, False: it is not; None: look at it.
+
+    Raises:
+        HexError: it must be hex, and is not.
+    """
+    first = b"" if force else stream.read(HEAD)
+    if force or (force is None and _looks_like_text(first)):
+        text = first + stream.read(MAX_HEX - len(first))
+        try:
+            yield parse_hex(text.decode("ascii", "replace"))
+            return
+        except HexError:
+            if force:
+                raise
+        first = text
+    if first:
+        yield first
+    yield from chunks(stream)

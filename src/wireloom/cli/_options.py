@@ -1,0 +1,223 @@
+"""The options that several commands share, each group as one decorator.
+
+A decorator collects its options into one object, so that a command's signature stays short.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, Literal
+
+import click
+
+from wireloom.errors import OptionError
+from wireloom.format import COMMON_OPTIONS, Format
+from wireloom.formats import get, names
+
+__all__ = [
+    "DecodeOptions",
+    "OutputOptions",
+    "Style",
+    "decode_options",
+    "force_option",
+    "limit_option",
+    "output_options",
+]
+
+_Command = Callable[..., Any]
+Decorator = Callable[[_Command], _Command]
+
+Style = Literal["json", "csv", "table"]
+
+SUFFIXES: Mapping[str, Style] = {
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".csv": "csv",
+    ".txt": "table",
+}
+"""What a file's suffix says about its content."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeOptions:
+    """How to read: the format, or None to detect it, and what was set for it."""
+
+    format: str | None = None
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """Options by name, as the user typed them: text where `-O` gave them."""
+
+    def for_format(self, found: Format) -> dict[str, Any]:
+        """The options with values of the kind that `found` declares.
+
+        Raises:
+            OptionError: it has no such option, or the value is of the wrong kind.
+        """
+        declared = {option.name: option for option in (*found.options, *COMMON_OPTIONS)}
+        return {
+            name: _typed(name, value, declared[name].default) if name in declared else value
+            for name, value in self.given.items()
+        }
+
+    def split(self, outer: Format) -> tuple[DecodeOptions, dict[str, Any]]:
+        """The options for `outer`, and those for the formats of messages inside it.
+
+        An option that only a format of messages has, such as a dictionary, is for what is inside.
+        """
+        declared = {option.name for option in (*outer.options, *COMMON_OPTIONS)}
+        inner: dict[str, Any] = {}
+        for name in names():
+            found = get(name)
+            if found.kind == "message":
+                own = {option.name for option in found.options}
+                mine = {k: v for k, v in self.given.items() if k in own}
+                inner |= DecodeOptions(name, mine).for_format(found)
+        rest = {k: v for k, v in self.given.items() if k in declared or k not in inner}
+        return DecodeOptions(self.format, rest), inner
+
+
+def _typed(name: str, value: Any, default: object) -> Any:
+    """Text from the command line as the kind of value that the option's default has."""
+    if not isinstance(value, str):
+        return value
+    if isinstance(default, bool):
+        if value.lower() in ("1", "true", "yes", "on", "0", "false", "no", "off"):
+            return value.lower() in ("1", "true", "yes", "on")
+        raise OptionError(f"{name} must be true or false, not {value!r}")
+    if isinstance(default, int):
+        try:
+            return int(value, 0)
+        except ValueError:
+            raise OptionError(f"{name} must be a number, not {value!r}") from None
+    return value
+
+
+def _pairs(values: tuple[str, ...], option: str) -> dict[str, str]:
+    pairs = {}
+    for value in values:
+        name, equals, rest = value.partition("=")
+        if not name or not equals:
+            raise click.BadParameter(f"{value!r} is not NAME=VALUE", param_hint=option)
+        pairs[name] = rest
+    return pairs
+
+
+def _collect(values: dict[str, Any]) -> DecodeOptions:
+    """Take the shared options out of a command's arguments."""
+    given: dict[str, Any] = dict(_pairs(values.pop("other"), "-O"))
+    bind = _pairs(values.pop("bind"), "--bind")
+    if bind:
+        given["bind"] = bind
+    for name in ("strict", "max_frame", "dictionary", "model", "proto", "dialect"):
+        value = values.pop(name)
+        if value:
+            given[name] = value
+    return DecodeOptions(values.pop("format"), given)
+
+
+_FILE = click.Path(exists=True, dir_okay=False)
+
+_DECODE = (
+    click.option(
+        "-f",
+        "--format",
+        type=click.Choice(names()),
+        help="What the bytes are; detected when left out.",
+    ),
+    click.option("--strict", is_flag=True, help="Reject what a tolerant reader lets pass."),
+    click.option("--max-frame", type=click.IntRange(min=1), help="Largest frame in bytes."),
+    click.option("--dictionary", type=_FILE, help="qform: cfile or RDM field dictionary."),
+    click.option("--model", type=_FILE, help="blaze: .blz model of the bodies."),
+    click.option("--proto", type=_FILE, help="nais: .proto file or descriptor set."),
+    click.option("--bind", multiple=True, metavar="TYPE=MESSAGE", help="nais: message of a type."),
+    click.option("--dialect", metavar="NAME", help="blaze: variant of the protocol."),
+    click.option(
+        "-O",
+        "other",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Any other option of the format; see `wireloom formats NAME`.",
+    ),
+)
+
+
+def decode_options(command: _Command) -> _Command:
+    """Options of every command that reads frames; the command gets them as `reading`."""
+
+    @wraps(command)
+    def collected(**values: Any) -> Any:
+        return command(reading=_collect(values), **values)
+
+    return _apply(_DECODE, collected)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputOptions:
+    """Where the output goes and what it looks like."""
+
+    style: Style
+    path: str | None
+    """None is stdout."""
+    force: bool
+
+
+def _style(values: dict[str, Any], default: Style) -> Style:
+    style: Style | None = values.pop("style")
+    if style is not None:
+        return style
+    suffix = os.path.splitext(values["output"] or "")[1].lower()
+    return SUFFIXES.get(suffix, default)
+
+
+def output_options(default: Style) -> Decorator:
+    """``--json --csv --table -o --force``; the command gets them as `writing`."""
+    options = (
+        click.option("--json", "style", flag_value="json", help="Write one JSON object a line."),
+        click.option("--csv", "style", flag_value="csv", help="Write comma-separated values."),
+        click.option("--table", "style", flag_value="table", help="Write a table for people."),
+        click.option(
+            "-o",
+            "--output",
+            type=click.Path(dir_okay=False, allow_dash=True),
+            help="Write to this file; its suffix chooses json, csv or table.",
+        ),
+        force_option,
+    )
+
+    def decorate(command: _Command) -> _Command:
+        @wraps(command)
+        def collected(**values: Any) -> Any:
+            style = _style(values, default)
+            path = values.pop("output")
+            writing = OutputOptions(style, None if path == "-" else path, values.pop("force"))
+            return command(writing=writing, **values)
+
+        return _apply(options, collected)
+
+    return decorate
+
+
+force_option = click.option("--force", is_flag=True, help="Overwrite files that exist.")
+
+
+def limit_option(default: int | None = None, text: str = "Stop after N messages.") -> Decorator:
+    """``-n N``: how many messages at most."""
+    return click.option(
+        "-n",
+        "--limit",
+        type=click.IntRange(min=1),
+        metavar="N",
+        default=default,
+        show_default=default is not None,
+        help=text,
+    )
+
+
+def _apply(options: tuple[Decorator, ...], command: _Command) -> _Command:
+    # Decorators nest: the last one applied is the first one listed in --help.
+    for option in reversed(options):
+        command = option(command)
+    return command
