@@ -1,0 +1,32 @@
+"""What every format must do, as functions that take a `Format`: for ours and for anybody's own.
+
+>>> from wireloom.formats import get
+>>> check(get("nrep"))
+
+A check returns nothing, or raises `AssertionError` saying what is wrong. `SAMPLE_CHECKS` take a
+format and the name and bytes of one of its samples, `FORMAT_CHECKS` take the format alone.
+"""
+
+from __future__ import annotations
+
+from wireloom.format import Format
+from wireloom.testing.conformance.hostile import HOSTILE_CHECKS, examine
+from wireloom.testing.conformance.samples import SAMPLE_CHECKS, FormatCheck, SampleCheck
+from wireloom.testing.conformance.streams import STREAM_CHECKS
+
+__all__ = ["FORMAT_CHECKS", "SAMPLE_CHECKS", "FormatCheck", "SampleCheck", "check", "examine"]
+
+FORMAT_CHECKS: tuple[FormatCheck, ...] = (*STREAM_CHECKS, *HOSTILE_CHECKS)
+
+
+def check(format: Format) -> None:
+    """Run every check on a format.
+
+    Raises:
+        AssertionError: it does not do what every format must do.
+    """
+    for name, data in format.samples().items():
+        for one in SAMPLE_CHECKS:
+            one(format, name, data)
+    for other in FORMAT_CHECKS:
+        other(format)

@@ -1,0 +1,190 @@
+"""Checks on streams: any chunking, records that add up, damage that does not spread."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+from wireloom.errors import DecodeError
+from wireloom.format import Format
+from wireloom.framing import Frame, Record, scan
+from wireloom.testing.chunks import chunkings, cut_randomly
+from wireloom.testing.conformance.samples import FormatCheck, decode, expect, framer
+from wireloom.testing.mutations import Mutator
+
+__all__ = ["STREAM_CHECKS", "check_sum"]
+
+DAMAGED_STREAMS = 60
+"""Streams with one damaged place that are tried, of each kind of damage."""
+
+
+def check_sum(records: list[Record], size: int, start: int = 0) -> None:
+    """Records follow one another without a gap and cover the stream.
+
+    Raises:
+        AssertionError: they do not.
+    """
+    at = start
+    for record in records:
+        expect(record.offset == at, f"a record starts at {record.offset}, the last ended at {at}")
+        expect(record.length > 0, f"an empty record at {at}")
+        at += record.length
+    expect(at == start + size, f"the records cover {at - start} of {size} bytes")
+
+
+def is_described(format: Format) -> None:
+    """People find out what it is, and which options, types and byte tables it has."""
+    expect(format.name.isidentifier() and format.name.islower(), f"bad name {format.name!r}")
+    expect(format.title and format.summary.endswith("."), "no title, or the summary is no sentence")
+    expect(format.kind in ("transport", "message"), f"no kind {format.kind!r}")
+    for option in format.options:
+        expect(option.doc, f"option {option.name} is not explained")
+        known = option.default is None or not option.choices or option.default in option.choices
+        expect(known, f"the default of {option.name} is not one of its choices")
+    types = format.types()
+    expect(types and all(info.name and info.summary for info in types), "a type is not explained")
+    expect(len({info.code for info in types}) == len(types), "a type code is listed twice")
+    expect(format.samples(), "no samples")
+    spec = Path(inspect.getfile(type(format))).with_name("SPEC.md")
+    expect(spec.is_file(), f"{spec.name} is missing beside the format's module")
+
+
+def _stream(format: Format, random: Random, most: int = 40) -> list[bytes]:
+    samples = list(format.samples().values())
+    random.shuffle(samples)
+    return samples[:most]
+
+
+def any_chunking_gives_the_same_records(format: Format) -> None:
+    """How a stream arrives does not change what it says, whether it is whole or damaged."""
+    parts = _stream(format, Random(1))
+    stream = b"".join(parts)
+    at = 0
+    frames: list[Record] = []
+    for part in parts:
+        frames.append(Frame(format.name, at, part))
+        at += len(part)
+    expect(list(scan(framer(format), stream)) == frames, "not one frame for each sample")
+    mutants = Mutator(parts, seed=1).mutants(0, 25)
+    for data in (stream, *(mutant + parts[0] for _, mutant in mutants)):
+        whole = list(scan(framer(format), data))
+        check_sum(whole, len(data))
+        for name, chunks in chunkings(data):
+            expect(list(scan(framer(format), chunks)) == whole, f"cut {name}: {data.hex()}")
+
+
+def offsets_count_from_the_start_of_the_stream(format: Format) -> None:
+    """A framer that starts in the middle of a stream says so in every record."""
+    random = Random(2)
+    limits, strict, own = format.check_options({})
+    for _, data in Mutator(_stream(format, random), seed=2).mutants(0, 25):
+        stream = format.framer(limits=limits, strict=strict, offset=1000, **own)
+        shifted = list(scan(stream, cut_randomly(data, random)))
+        check_sum(shifted, len(data), 1000)
+        plain = list(scan(framer(format), data))
+        expect([r.data for r in shifted] == [r.data for r in plain], "other records at an offset")
+        expect([type(r) for r in shifted] == [type(r) for r in plain], "other kinds at an offset")
+
+
+def an_empty_stream_has_no_records(format: Format) -> None:
+    """Nothing in, nothing out."""
+    stream = framer(format)
+    expect(stream.feed(b"") == [] and stream.close() == [], "records of an empty stream")
+
+
+def buffers_are_not_kept(format: Format) -> None:
+    """A caller may reuse its buffer after `feed`, and give any kind of buffer."""
+    data = b"".join(_stream(format, Random(3), 5))
+    whole = list(scan(framer(format), data))
+    stream = framer(format)
+    records: list[Record] = []
+    buffer = bytearray(5)
+    for start in range(0, len(data), 5):
+        piece = data[start : start + 5]
+        buffer[: len(piece)] = piece
+        records += stream.feed(memoryview(buffer)[: len(piece)])
+    records += stream.close()
+    expect(records == whole, "the framer keeps the caller's buffer")
+    expect(all(type(r.data) is bytes for r in records), "records hold something else than bytes")
+
+
+# --- damage -------------------------------------------------------------------------------------
+
+
+def _damages(part: bytes, random: Random) -> Iterator[tuple[str, bytes]]:
+    """A frame in several states of disrepair. A changed byte may leave it valid: no harm."""
+    at = random.randrange(len(part))
+    yield "a changed byte", part[:at] + random.randbytes(1) + part[at + 1 :]
+    yield "a lost end", part[:at]
+    yield "a lost start", part[at + 1 :]
+    yield "a hole", part[: at // 2] + part[at + 1 :]
+    yield "a lost frame", b""
+    yield "noise instead", random.randbytes(random.randint(1, 40))
+    yield "noise before", random.randbytes(random.randint(1, 40)) + part
+    yield "zeros instead", bytes(len(part))
+    yield "ones instead", b"\xff" * len(part)
+    yield "a twin", part[:at] + part
+
+
+def _is_believable(format: Format, frame: Frame) -> bool:
+    try:
+        decode(format, frame.data)
+    except DecodeError:
+        return False
+    return True
+
+
+def damage_does_not_spread(format: Format) -> None:
+    """With one frame of a stream damaged, every other frame is found where it is.
+
+    One exception, which no reader without checksums can avoid: the damaged bytes may happen to be
+    the start of another valid message, of a length that ends where some other frame does or in its
+    middle. Frames that such a message covers are lost with it.
+    """
+    for seed in range(DAMAGED_STREAMS):
+        random = Random(seed)
+        parts = _stream(format, random, 7)
+        middle = len(parts) // 2
+        for kind, damaged in _damages(parts[middle], random):
+            stream = b"".join([*parts[:middle], damaged, *parts[middle + 1 :]])
+            records = list(scan(framer(format), stream))
+            check_sum(records, len(stream))
+            _find_all(format, parts, middle, damaged, records, f"{kind}, seed {seed}")
+
+
+def _find_all(
+    format: Format,
+    parts: list[bytes],
+    middle: int,
+    damaged: bytes,
+    records: list[Record],
+    where: str,
+) -> None:
+    start = sum(map(len, parts[:middle]))
+    stop = start + len(damaged)
+    frames = [record for record in records if isinstance(record, Frame)]
+    found = {(frame.offset, frame.data) for frame in frames}
+    lost_until = stop
+    for frame in frames:
+        if start <= frame.offset < lost_until and _is_believable(format, frame):
+            lost_until = max(lost_until, frame.offset + frame.length)
+    at = 0
+    for i, part in enumerate(parts):
+        if i == middle:
+            at = stop
+            continue
+        if i < middle or at >= lost_until:
+            expect((at, part) in found, f"{where}: the frame at {at} is lost: {part.hex()}")
+        at += len(part)
+
+
+STREAM_CHECKS: tuple[FormatCheck, ...] = (
+    is_described,
+    any_chunking_gives_the_same_records,
+    offsets_count_from_the_start_of_the_stream,
+    an_empty_stream_has_no_records,
+    buffers_are_not_kept,
+    damage_does_not_spread,
+)

@@ -1,0 +1,142 @@
+"""A whole format in one folder: declaration, codec, framing. See `test_toy_format.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Any
+
+from wireloom.errors import (
+    DecodeError,
+    EncodeError,
+    FrameTooLargeError,
+    InvalidFieldError,
+    TruncatedError,
+)
+from wireloom.format import Format, TypeInfo
+from wireloom.framing import Framer, Scanner
+from wireloom.layout import Bits, Packet, Rest, Word, describe, packet
+from wireloom.messages import Json, Message
+from wireloom.outline import Node
+from wireloom.wire import Limits
+
+MAGIC = b"\x7e\x5a"
+HEADER_LEN = 5
+
+HEADER = (
+    Word("magic", size=2, const=0x7E5A, doc="magic"),
+    Word("type", size=1, derived="code", doc="packet type"),
+    Word("length", size=2, derived="frame", doc="bytes of the packet"),
+)
+
+
+class Colour(IntEnum):
+    RED = 1
+    GREEN = 2
+
+
+class ToyPacket(Packet):
+    __slots__ = ()
+    format = "toy"
+
+
+@packet(code=1, name="SAY", parts=(*HEADER, Rest("text", doc="what is said")))
+class Say(ToyPacket):
+    """Says something."""
+
+    text: bytes = b""
+
+
+@packet(
+    code=2,
+    name="MOVE",
+    parts=(
+        *HEADER,
+        Word("x", size=2, doc="to the right"),
+        Word("style", Bits("colour", 4, 7, Colour, least=1), Bits("speed", 0, 3), size=1),
+    ),
+)
+class Move(ToyPacket):
+    """Moves somewhere."""
+
+    x: int
+    colour: Colour | int
+    speed: int = 0
+
+
+PACKETS: dict[int, type[ToyPacket]] = {cls.code: cls for cls in (Say, Move)}
+
+
+class Rules:
+    def measure(self, data: bytes | bytearray, pos: int, end: int) -> int:
+        if data[pos : min(pos + 2, end)] != MAGIC[: end - pos]:
+            raise DecodeError("no magic", offset=pos, code="magic")
+        if end - pos < HEADER_LEN:
+            raise TruncatedError(needed=HEADER_LEN, available=end - pos, offset=pos)
+        size = int.from_bytes(data[pos + 3 : pos + 5], "big")
+        if data[pos + 2] not in PACKETS or size < HEADER_LEN:
+            raise DecodeError("no such packet", offset=pos + 2, code="type")
+        return size
+
+    def check(self, data: bytes | bytearray, pos: int, end: int, steps: int | None) -> bool:
+        PACKETS[data[pos + 2]].codec.decode(bytes(data[pos:end]), 0, end - pos)
+        return data[pos + 2] != Say.code  # any bytes can be said: that proves nothing
+
+    def find(self, data: bytes | bytearray, pos: int, end: int) -> int:
+        found = data.find(MAGIC, pos, end)
+        if found < 0 and end - pos > 0 and data[end - 1] == MAGIC[0]:
+            return end - 1
+        return end if found < 0 else found
+
+
+class Toy(Format):
+    name = "toy"
+    title = "Toy"
+    kind = "message"
+    summary = "Made up for the tests."
+
+    def decode(self, data: bytes, *, limits: Limits, strict: bool, **options: Any) -> Message:
+        size = Rules().measure(data, 0, len(data))
+        if size > limits.max_frame:
+            raise FrameTooLargeError(size, limits.max_frame, offset=3)
+        if size > len(data):
+            raise TruncatedError(needed=size, available=len(data))
+        if strict and size < len(data):
+            raise InvalidFieldError("bytes after the packet", offset=size, code="trailing")
+        return PACKETS[data[2]].codec.decode(data, 0, size, strict)
+
+    def framer(self, *, limits: Limits, strict: bool, offset: int = 0, **options: Any) -> Framer:
+        return Scanner(self.name, Rules(), limits, offset)
+
+    def detect(self, data: bytes) -> int:
+        return 99 if data.startswith(MAGIC) else 0
+
+    def from_dict(self, d: Json) -> Message:
+        for cls in PACKETS.values():
+            if cls.name == d.get("packet"):
+                return cls.from_dict(d)
+        raise EncodeError("toy has no such packet")
+
+    def outline(self, data: bytes, *, limits: Limits, strict: bool, **options: Any) -> Node:
+        size = min(int.from_bytes(data[3:5], "big"), len(data)) if len(data) >= 5 else len(data)
+        cls = PACKETS.get(data[2], Say) if len(data) > 2 else Say
+        root = cls.codec.outline(data, 0, size)
+        try:
+            self.decode(data, limits=limits, strict=strict)
+        except DecodeError as error:
+            root.error = error.reason
+        return root
+
+    def types(self) -> Sequence[TypeInfo]:
+        return [TypeInfo(c.code, c.name, c.__doc__ or "", describe(c)) for c in PACKETS.values()]
+
+    def samples(self) -> Mapping[str, bytes]:
+        return {
+            "say": Say(text=b"<hello>\x1b").encode(),
+            "say nothing": Say().encode(),
+            "move": Move(x=300, colour=Colour.RED, speed=3).encode(),
+            "move, new colour": Move(x=1, colour=7).encode(),
+        }
+
+
+FORMAT = Toy()
