@@ -18,13 +18,17 @@ from wireloom.format import COMMON_OPTIONS, Format
 from wireloom.formats import get, names
 
 __all__ = [
+    "JSON_SUFFIXES",
     "DecodeOptions",
+    "Decorator",
     "OutputOptions",
     "Style",
+    "apply",
     "decode_options",
     "force_option",
     "limit_option",
     "output_options",
+    "suffix_of",
 ]
 
 _Command = Callable[..., Any]
@@ -40,6 +44,13 @@ SUFFIXES: Mapping[str, Style] = {
     ".txt": "table",
 }
 """What a file's suffix says about its content."""
+
+JSON_SUFFIXES = tuple(suffix for suffix, style in SUFFIXES.items() if style == "json")
+
+
+def suffix_of(path: str | None) -> str:
+    """A file's suffix in lower case, with its dot."""
+    return os.path.splitext(path or "")[1].lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +140,9 @@ _DECODE = (
     ),
     click.option("--strict", is_flag=True, help="Reject what a tolerant reader lets pass."),
     click.option("--max-frame", type=click.IntRange(min=1), help="Largest frame in bytes."),
-    click.option("--dictionary", type=_FILE, help="qform: cfile or RDM field dictionary."),
+    click.option(
+        "--dictionary", type=click.Path(exists=True), help="qform: cfile or RDM field dictionary."
+    ),
     click.option("--model", type=_FILE, help="blaze: .blz model of the bodies."),
     click.option("--proto", type=_FILE, help="nais: .proto file or descriptor set."),
     click.option("--bind", multiple=True, metavar="TYPE=MESSAGE", help="nais: message of a type."),
@@ -151,7 +164,7 @@ def decode_options(command: _Command) -> _Command:
     def collected(**values: Any) -> Any:
         return command(reading=_collect(values), **values)
 
-    return _apply(_DECODE, collected)
+    return apply(_DECODE, collected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +181,7 @@ def _style(values: dict[str, Any], default: Style) -> Style:
     style: Style | None = values.pop("style")
     if style is not None:
         return style
-    suffix = os.path.splitext(values["output"] or "")[1].lower()
-    return SUFFIXES.get(suffix, default)
+    return SUFFIXES.get(suffix_of(values["output"]), default)
 
 
 def output_options(default: Style) -> Decorator:
@@ -195,7 +207,7 @@ def output_options(default: Style) -> Decorator:
             writing = OutputOptions(style, None if path == "-" else path, values.pop("force"))
             return command(writing=writing, **values)
 
-        return _apply(options, collected)
+        return apply(options, collected)
 
     return decorate
 
@@ -216,7 +228,8 @@ def limit_option(default: int | None = None, text: str = "Stop after N messages.
     )
 
 
-def _apply(options: tuple[Decorator, ...], command: _Command) -> _Command:
+def apply(options: tuple[Decorator, ...], command: _Command) -> _Command:
+    """`command` with all the options, in this order."""
     # Decorators nest: the last one applied is the first one listed in --help.
     for option in reversed(options):
         command = option(command)

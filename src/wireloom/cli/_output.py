@@ -259,7 +259,7 @@ class TableSink:
 
 
 def _justify(name: str) -> Any:
-    return "right" if name.endswith(("offset", "length")) else "left"
+    return "right" if name.endswith(("offset", "length", "fid", "size")) else "left"
 
 
 def _fit(columns: Sequence[str], cells: list[list[str]], width: int) -> list[int]:
