@@ -17,6 +17,7 @@ from wireloom.errors import EncodeError
 
 __all__ = [
     "INT_SIZES",
+    "SCALARS",
     "Kind",
     "Scalar",
     "from_json",
@@ -49,6 +50,10 @@ class Kind(IntEnum):
     UINT = 6
     REAL = 7
     IPDATA = 10
+
+
+SCALARS: Final[frozenset[int]] = frozenset(Kind)
+"""The codes of `Kind`, also for the enums that formats have of their own."""
 
 
 def text_of(data: bytes) -> str:
