@@ -158,9 +158,9 @@ class Scanner:
         self._eof = False
         self._need = 1  # buffer length at which the next decision can be taken
         self._start = 0  # buffer offset of the frame or bad region being decided
-        self._bad: DecodeError | None = (
-            None  # why the bytes at the start of the buffer are no frame
-        )
+        self._open = 0  # end of the frame at `_start`, while its content proves nothing; else 0
+        self._looked = 0  # buffer offset up to which no frame was found inside that frame
+        self._bad: DecodeError | None = None  # why the bytes from `_start` on are no frame
         self._bad_at = 0
         self._searched = 0  # buffer offset up to which a bad region is known to hold no frame
         self._suspect = 0  # buffer offset up to which full content checks have failed
@@ -188,6 +188,8 @@ class Scanner:
             self._need = wait.need - pos
         del self._buffer[:pos]
         self._base += pos
+        self._open = max(0, self._open - pos)
+        self._looked = max(0, self._looked - pos)
         self._searched = max(0, self._searched - pos)
         self._suspect = max(0, self._suspect - pos)
         return records
@@ -195,28 +197,39 @@ class Scanner:
     def _next(self, pos: int, records: list[Record]) -> int:
         """Accept the frame at `pos`, or start a bad region there."""
         self._start = pos
-        data, end = self._buffer, len(self._buffer)
         try:
-            size = self._measure(pos)
-            stop = pos + size
-            if stop > end:
-                if not self._eof:
-                    raise _Wait(stop)
-                raise TruncatedError(needed=size, available=end - pos, offset=pos)
-            steps = SUSPECT_STEPS if pos < self._suspect else None
-            try:
-                proven = self._rules.check(data, pos, stop, steps)
-            except DecodeError:
-                self._suspect = max(self._suspect, stop)
-                raise
-            if not proven and not self._header_at(stop) and self._inside(pos + 1, stop):
+            stop = self._open or self._fill(pos)
+            if self._open and not self._header_at(stop) and self._inside(stop):
                 raise DecodeError("the length runs over the next frame", offset=pos, code="length")
         except DecodeError as error:
+            self._open = 0
             self._bad = error
             self._bad_at = self._base + error.offset
             self._searched = pos + 1
             return pos
-        records.append(Frame(self._format, self._base + pos, bytes(data[pos:stop])))
+        self._open = 0
+        records.append(Frame(self._format, self._base + pos, bytes(self._buffer[pos:stop])))
+        return stop
+
+    def _fill(self, pos: int) -> int:
+        """The end of the frame at `pos`; `_open` is set when its content proves nothing."""
+        end = len(self._buffer)
+        size = self._measure(pos)
+        stop = pos + size
+        if stop > end:
+            if not self._eof:
+                raise _Wait(stop)
+            raise TruncatedError(needed=size, available=end - pos, offset=pos)
+        steps = SUSPECT_STEPS if pos < self._suspect else None
+        try:
+            proven = self._rules.check(self._buffer, pos, stop, steps)
+        except DecodeError:
+            self._suspect = max(self._suspect, stop)
+            raise
+        if not proven:
+            # Kept while more bytes are awaited: to check or search again for every chunk that
+            # comes would make the cost depend on how the stream is cut.
+            self._open, self._looked = stop, pos + 1
         return stop
 
     def _resync(self, pos: int, records: list[Record]) -> int:
@@ -269,12 +282,13 @@ class Scanner:
                 return self._searched
             self._searched += 1
 
-    def _inside(self, pos: int, stop: int) -> bool:
-        """Whether a frame provably stands at a position in ``[pos, stop)``."""
-        while (pos := self._rules.find(self._buffer, pos, stop)) < stop:
-            if self._stands(pos):
+    def _inside(self, stop: int) -> bool:
+        """Whether a frame provably stands at a position from `_looked` on, before `stop`."""
+        while (found := self._rules.find(self._buffer, self._looked, stop)) < stop:
+            self._looked = found
+            if self._stands(found):
                 return True
-            pos += 1
+            self._looked = found + 1
         return False
 
     def _stands(self, pos: int) -> bool:
