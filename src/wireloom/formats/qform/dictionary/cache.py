@@ -1,0 +1,255 @@
+"""Parsed dictionaries kept on disk, so that the second load of a large one is quick.
+
+One file per dictionary, named by the SHA-256 of all bytes it was made from. The content is JSON
+and nothing else: it is checked column by column before it is believed, and a file that is damaged,
+too open, someone else's or simply strange is as good as no file at all. Nothing here raises: a
+cache that cannot be used only costs time.
+
+`WIRELOOM_CACHE` moves the cache to another directory, or switches it off (``off``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from wireloom.formats.qform.dictionary.model import (
+    MAX_NAME_LEN,
+    MAX_SIZE,
+    Dictionary,
+    Entry,
+    Member,
+    Problem,
+    TssType,
+)
+from wireloom.formats.qform.dictionary.source import Source
+
+__all__ = ["PARSER_VERSION", "cache_directory", "cache_key", "fetch", "store"]
+
+PARSER_VERSION: Final = 1
+"""Raised whenever the same text would give another dictionary, or the layout below changes."""
+
+_MAX_BYTES: Final = 64 << 20
+_MAX_FILES: Final = 64
+"""Dictionaries change a few times a year; this many keep several sets for years."""
+_effective_user: Final[Callable[[], int] | None] = getattr(os, "geteuid", None)
+_FORM: Final = -1
+"""In the column of types."""
+_TYPES: Final = {_FORM: None, **{tss_type.value: tss_type for tss_type in TssType}}
+
+
+def cache_directory() -> Path | None:
+    """Where dictionaries are kept; None when the cache is off or no place is known."""
+    chosen = os.environ.get("WIRELOOM_CACHE", "")
+    if chosen.lower() in ("off", "0", "no", "false"):
+        return None
+    if chosen:
+        return Path(chosen)
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not base.is_absolute():  # the XDG rules say to ignore it then
+        try:
+            base = Path.home() / ".cache"
+        except RuntimeError:
+            return None
+    return base / "wireloom" / "dictionaries"
+
+
+def cache_key(kind: str, sources: Iterable[Source]) -> str:
+    """The name under which the dictionary made of these texts is kept.
+
+    The texts' names are part of it: problems tell where they are.
+    """
+    digest = hashlib.sha256(f"{PARSER_VERSION} {kind}\n".encode())
+    for source in sources:
+        name = os.fsencode(source.name)
+        digest.update(b"%d %d\n%b%b" % (len(name), len(source.data), name, source.data))
+    return digest.hexdigest()
+
+
+def fetch(key: str, directory: Path | None) -> Dictionary | None:
+    """The dictionary kept under `key`, or None when there is none to be trusted."""
+    if directory is None:
+        return None
+    data = _read_private(directory / f"{key}.json")
+    if data is None:
+        return None
+    header, _, body = data.partition(b"\n")
+    if header != _header(key, body):
+        return None
+    try:
+        return _from_json(json.loads(body))
+    except (ValueError, RecursionError):
+        return None
+
+
+def store(key: str, dictionary: Dictionary, directory: Path | None) -> bool:
+    """Keep a dictionary under `key`; whether that could be done.
+
+    The file appears whole or not at all, so writers may run side by side.
+    """
+    if directory is None:
+        return False
+    body = json.dumps(_to_json(dictionary), separators=(",", ":")).encode("ascii")
+    try:
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        if not _is_private(os.lstat(directory), stat.S_ISDIR):
+            return False
+        # mkstemp: a new file for this user only, never through a link that was put there.
+        handle, temporary = tempfile.mkstemp(dir=directory, suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_header(key, body) + b"\n" + body)
+            os.replace(temporary, directory / f"{key}.json")
+        except OSError:
+            os.unlink(temporary)
+            raise
+        _prune(directory)
+    except OSError:
+        return False
+    return True
+
+
+def _header(key: str, body: bytes) -> bytes:
+    checksum = hashlib.sha256(body).hexdigest()
+    return f"wireloom dictionary {PARSER_VERSION} {key} {checksum}".encode("ascii")
+
+
+def _read_private(path: Path) -> bytes | None:
+    """The content of a regular file that only this user can have written."""
+    # O_NOFOLLOW: not what a link points to. O_NONBLOCK: a pipe must not stop us.
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        if not _is_private(os.lstat(path.parent), stat.S_ISDIR):
+            return None
+        handle = os.open(path, flags)
+        try:
+            status = os.fstat(handle)
+            if not _is_private(status, stat.S_ISREG) or status.st_size > _MAX_BYTES:
+                return None
+            with open(handle, "rb", closefd=False) as file:
+                return file.read(_MAX_BYTES)
+        finally:
+            os.close(handle)
+    except OSError:
+        return None
+
+
+def _is_private(status: os.stat_result, is_kind: Callable[[int], bool]) -> bool:
+    """Of that kind, and where files have owners: ours, and for nobody else to write."""
+    is_ours = _effective_user is None or (
+        status.st_uid == _effective_user() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    )
+    return is_kind(status.st_mode) and is_ours
+
+
+def _prune(directory: Path) -> None:
+    """Remove the dictionaries that were kept longest ago."""
+    kept = sorted(directory.glob("*.json"), key=lambda path: os.lstat(path).st_mtime_ns)
+    for path in kept[:-_MAX_FILES]:
+        path.unlink()
+
+
+def _to_json(dictionary: Dictionary) -> dict[str, object]:
+    entries = dictionary.entries
+    return {
+        "fids": [entry.fid for entry in entries],
+        "names": [entry.name for entry in entries],
+        "types": [_FORM if entry.tss_type is None else entry.tss_type.value for entry in entries],
+        "sizes": [entry.size for entry in entries],
+        "flags": [
+            entry.is_fixed | entry.is_primitive << 1 | entry.is_partial << 2 for entry in entries
+        ],
+        "members": [
+            [index, member.name, member.fid]
+            for index, entry in enumerate(entries)
+            for member in entry.members
+        ],
+        "problems": [
+            [problem.reason, problem.file, problem.line, problem.is_error]
+            for problem in dictionary.problems
+        ],
+    }
+
+
+def _from_json(data: object) -> Dictionary:
+    """The dictionary again.
+
+    Raises:
+        ValueError: the data is not what `_to_json` gives.
+    """
+    _require(isinstance(data, dict))
+    assert isinstance(data, dict)  # said again for the type checker
+    fids = _numbers(data.get("fids"), -(1 << 31), (1 << 31) - 1)
+    sizes = _numbers(data.get("sizes"), 0, MAX_SIZE)
+    flags = _numbers(data.get("flags"), 0, 7)
+    types = _numbers(data.get("types"), _FORM, max(TssType))
+    names = _strings(data.get("names"))
+    _require(len(fids) == len(sizes) == len(flags) == len(types) == len(names))
+    _require(all(0 < len(name) <= MAX_NAME_LEN for name in names))
+    members: dict[int, list[Member]] = {}
+    indexes, member_names, member_fids = _columns(data.get("members"), 3)
+    _strings(member_names)
+    _numbers(member_fids, -(1 << 31), (1 << 31) - 1)
+    for index, name, fid in zip(
+        _numbers(indexes, 0, len(fids) - 1), member_names, member_fids, strict=True
+    ):
+        members.setdefault(index, []).append(Member(name, fid))
+    entries = tuple(
+        Entry(
+            fid,
+            name,
+            _TYPES[tss_type],
+            size,
+            bool(flag & 1),
+            bool(flag & 2),
+            bool(flag & 4),
+            tuple(members[index]) if index in members else (),
+        )
+        for index, (fid, name, tss_type, size, flag) in enumerate(
+            zip(fids, names, types, sizes, flags, strict=True)
+        )
+    )
+    return Dictionary(entries, _problems(data.get("problems")))
+
+
+def _problems(data: object) -> tuple[Problem, ...]:
+    reasons, files, lines, errors = _columns(data, 4)
+    _require(set(map(type, errors)) <= {bool})
+    columns = zip(
+        _strings(reasons), _strings(files), _numbers(lines, 0, 1 << 31), errors, strict=True
+    )
+    return tuple(Problem(*row) for row in columns)
+
+
+def _columns(data: object, width: int) -> list[list[Any]]:
+    """Rows of `width` values, turned on their side."""
+    _require(type(data) is list)
+    assert isinstance(data, list)  # said again for the type checker
+    _require(all(type(row) is list and len(row) == width for row in data))
+    return [[row[column] for row in data] for column in range(width)]
+
+
+def _numbers(data: object, low: int, high: int) -> list[int]:
+    _require(type(data) is list)
+    assert isinstance(data, list)  # said again for the type checker
+    _require(set(map(type, data)) <= {int})
+    _require(not data or (min(data) >= low and max(data) <= high))
+    return data
+
+
+def _strings(data: object) -> list[str]:
+    _require(type(data) is list)
+    assert isinstance(data, list)  # said again for the type checker
+    _require(set(map(type, data)) <= {str})
+    return data
+
+
+def _require(is_right: bool) -> None:
+    if not is_right:
+        raise ValueError("not a dictionary")
