@@ -6,7 +6,7 @@ import re
 import struct
 from typing import cast
 
-from wireloom.errors import FrameTooLargeError, InvalidFieldError, TruncatedError
+from wireloom.errors import DecodeError, FrameTooLargeError, InvalidFieldError, TruncatedError
 from wireloom.formats.nrep.packets import FIRST_EXTENSION, HEADER_LEN, PACKETS
 from wireloom.layout import Blob, Items, PacketCodec, When, Word
 
@@ -67,11 +67,12 @@ class Rules:
     def check(self, data: bytes | bytearray, pos: int, end: int, steps: int | None) -> bool:
         """Whether the inner lengths account for every byte of the content.
 
-        Trailing content and unknown types say nothing. Neither does an empty packet in a damaged
-        region (`steps` is given there): four zero bytes are too common to prove a header.
+        Trailing content says nothing, unless it is a whole packet: then the size was damaged, and
+        that packet would be lost. Unknown types say nothing either, nor does an empty packet in a
+        damaged region (`steps` is given there): four zero bytes are too common to prove a header.
 
         Raises:
-            DecodeError: the content is shorter than its fields.
+            DecodeError: the content is shorter than its fields, or runs over the next packet.
         """
         extent = _EXTENTS.get(data[pos + 1])
         if extent is None:
@@ -81,7 +82,22 @@ class Rules:
         if size > content:
             # Raises, and knows the field and the offset. Nothing is copied before that.
             return extent.codec.decode(cast("bytes", data), pos, end) is None
-        return size == content and (size > 0 or steps is None)
+        if size == content:
+            return size > 0 or steps is None
+        if self._is_packet(data, pos + HEADER_LEN + size, end):
+            reason = "the content runs over the next packet"
+            raise InvalidFieldError(reason, offset=pos + 6, path="content_size", code="length")
+        return False
+
+    def _is_packet(self, data: bytes | bytearray, at: int, end: int) -> bool:
+        """Whether trailing content starts with a packet whose fields fill it."""
+        try:
+            stop = at + self.measure(data, at, end)
+        except DecodeError:
+            return False
+        extent = _EXTENTS.get(data[at + 1])
+        at += HEADER_LEN
+        return extent is not None and at < stop <= end and extent.size(data, at, stop) == stop - at
 
     def find(self, data: bytes | bytearray, pos: int, end: int) -> int:
         """The first position in ``[pos, end)`` where a header might start; `end` without any."""
