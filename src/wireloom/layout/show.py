@@ -93,7 +93,10 @@ def _meaning(bits: Bits, value: int) -> str:
     if bits.enum is None:
         return bits.doc
     if issubclass(bits.enum, IntFlag):
-        return "|".join(flag.name or "" for flag in bits.enum if value & flag) or "none"
+        names = [str(flag.name) for flag in bits.enum if value & flag]
+        if unknown := value & ~sum(bits.enum):
+            names.append(f"{unknown:#x}")
+        return "|".join(names) or "none"
     found = member(bits.enum, value)
     return found.name if isinstance(found, IntEnum) else "unknown"
 
