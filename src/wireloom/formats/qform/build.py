@@ -21,6 +21,9 @@ _MOST_DIGITS = 400
 """Digits before the point of the largest double are 309. A decimal that claims more would only fill
 memory when it is written out."""
 
+_PLAIN_DIGITS = 40
+"""Decimals of more digits than that become text with an exponent."""
+
 
 class Partial(NamedTuple):
     """A value for a partial field: `data` replaces what is at `offset`."""
@@ -111,8 +114,8 @@ def _bytes(value: Value, entry: Entry) -> bytes:
 def _data(entry: Entry, kind: TssType, value: Value, hint: int | None, lenient: bool) -> bytes:
     scalar = KINDS[kind]
     if scalar in (Kind.STRING, Kind.OPAQUE):
-        text = isinstance(value, (bytes, bytearray, memoryview))
-        data = bytes(value) if text else _text(entry, kind, value, lenient)
+        raw = isinstance(value, (bytes, bytearray, memoryview))
+        data = bytes(value) if raw else _text(entry, kind, value, lenient)
         return _fitted(entry, data, lenient)
     if isinstance(value, (bytes, bytearray, memoryview)):
         if len(value) != entry.size:
@@ -133,7 +136,7 @@ def _data(entry: Entry, kind: TssType, value: Value, hint: int | None, lenient: 
 
 def _no(value: Value, entry: Entry) -> EncodeError:
     kind = "" if entry.tss_type is None else entry.tss_type.name
-    return EncodeError(f"{value!r} is no value for {kind}")
+    return EncodeError(f"{value!r:.100} is no value for {kind}")
 
 
 # --- text and opaque ---------------------------------------------------------------------------
@@ -149,21 +152,32 @@ def _fitted(entry: Entry, data: bytes, lenient: bool) -> bytes:
 
 
 def _text(entry: Entry, kind: TssType, value: Value, lenient: bool) -> bytes:
-    if kind is TssType.SDATE and (value is None or type(value) is dt.date):
-        value = Date.of(value)  # a datetime would lose its time
-    elif kind is TssType.STIME and (value is None or isinstance(value, dt.time)):
-        value = Time.of(value)
-    if isinstance(value, Time) and kind is TssType.STIME:
-        return time_text(value, entry.size, lenient).encode()
-    if isinstance(value, (Date, Time)):
-        return value.text.encode()
     if isinstance(value, str):
         return text_bytes(value)
-    if KINDS[kind] is Kind.OPAQUE or kind in (TssType.SDATE, TssType.STIME):
+    if kind is TssType.STIME:
+        time = Time.of(value) if value is None or isinstance(value, dt.time) else value
+        if isinstance(time, Time):
+            return time_text(time, entry.size, lenient).encode()
         raise _no(value, entry)
+    # A datetime is a date too, but would lose its time.
+    date = Date.of(value) if type(value) is dt.date else value
+    if kind is TssType.SDATE:
+        date = Date() if date is None else date
+        if isinstance(date, Date):
+            return date.text.encode()
+    elif kind is TssType.STRING:
+        return _as_text(entry, date)
+    raise _no(value, entry)
+
+
+def _as_text(entry: Entry, value: Value) -> bytes:
+    if isinstance(value, (Date, Time)):
+        return value.text.encode()
+    if isinstance(value, dt.time):
+        return Time.of(value).text.encode()
     if isinstance(value, bool):
-        return str(int(value)).encode()
-    if isinstance(value, Decimal) and value.is_finite() and -99 < value.adjusted() < 99:
+        return b"1" if value else b"0"
+    if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) < _PLAIN_DIGITS:
         return format(value, "f").encode()
     if isinstance(value, (int, float, Decimal)):
         return str(value).encode()
