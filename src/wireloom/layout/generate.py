@@ -232,7 +232,8 @@ def _read_part(src: _Source, part: Flat) -> list[str]:
         case Varint():
             src.put(f"{name}, at = varint(data, at, end, {part.max_bytes}, {part.name!r})")
             return []
-        case Rest():
+        case _:
+            assert isinstance(part, Rest)
             if part.strict_empty:
                 left = "f'{end - at} bytes are left over'"
                 src.refuse("strict and at < end", f"wrong(at, {part.name!r}, {left}, 'trailing')")
@@ -368,5 +369,5 @@ def _write_blob(src: _Source, part: Blob | Items | Rest) -> None:
             src.put(f"{var} = {written}")
         case Items():
             src.put(f"{var} = b''.join([fixed({name}, i, {part.size}) for i in {value}])")
-        case Rest():
+        case _:  # the rest
             src.put(f"{var} = fixed({name}, {value}, None)")
