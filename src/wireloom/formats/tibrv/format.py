@@ -11,7 +11,7 @@ from wireloom.formats.tibrv import codec, jsonform, show
 from wireloom.formats.tibrv.message import Message
 from wireloom.formats.tibrv.samples import samples
 from wireloom.formats.tibrv.types import FieldType
-from wireloom.formats.tibrv.walk import HEADER_LEN, MAGIC, measure, walk
+from wireloom.formats.tibrv.walk import HEADER_LEN, MAGIC, MAX_DEPTH, measure, walk
 from wireloom.framing import Scanner
 from wireloom.messages import Json
 from wireloom.messages import Message as BaseMessage
@@ -49,13 +49,17 @@ class TibrvRules:
         return measure(data, pos, end)
 
     def check(self, data: bytes | bytearray, pos: int, end: int, steps: int | None) -> bool:
-        """Whether the fields fill the frame exactly; an empty message proves nothing."""
+        """Whether the fields fill the frame exactly, nested ones too; no fields prove nothing.
+
+        A frame in which only the content of a field is broken may be whole: what follows decides.
+        """
         problem: DecodeError | None = None
-        for document in self._readings:
-            try:
-                return _fits(data, pos, end, steps, document)
-            except DecodeError as error:
-                problem = problem or error
+        for deep in (True, False):
+            for document in self._readings:
+                try:
+                    return _fits(data, pos, end, steps, document, deep)
+                except DecodeError as error:
+                    problem = problem or error
         assert problem is not None  # there is at least one reading
         raise problem
 
@@ -71,15 +75,16 @@ class TibrvRules:
         return end
 
 
-def _fits(data: bytes | bytearray, pos: int, end: int, steps: int | None, document: bool) -> bool:
+def _fits(
+    data: bytes | bytearray, pos: int, end: int, steps: int | None, document: bool, deep: bool
+) -> bool:
     count = 0
-    # Nested messages are the decoder's matter: the fields around them prove their length.
-    every = Limits(max_fields=end - pos + 1)
-    for _ in walk(data, pos + HEADER_LEN, end, every, document=document, deep=False):
+    every = Limits(max_fields=end - pos + 1, max_depth=MAX_DEPTH)
+    for _ in walk(data, pos + HEADER_LEN, end, every, document=document, deep=deep):
         if count == steps:
             return False
         count += 1
-    return count > 0
+    return deep and count > 0
 
 
 class TibrvFormat(Format):

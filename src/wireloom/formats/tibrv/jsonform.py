@@ -107,12 +107,20 @@ def field_to_dict(field: Field, depth: int = 0) -> Json:
         out["size"] = len(data)
         _put_content(out, field)
         # The bytes of a zlib stream depend on who packed it.
-        if kind == FieldType.XML or _content(out, kind) != data:
+        if kind == FieldType.XML or not _says(out, kind, data):
             out["raw"] = data.hex()
     form = field.form & ~Form.NO_NUL
     if form:
         out["form"] = form
     return out
+
+
+def _says(out: Json, kind: FieldType, data: bytes) -> bool:
+    """Whether the values written down give the same data again."""
+    try:
+        return _content(out, kind) == data
+    except EncodeError:
+        return False
 
 
 def _put_content(out: Json, field: Field) -> None:
