@@ -7,6 +7,7 @@ can draw what it reads as a tree; it is the same code, so that the two never dis
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Any
 
 from wireloom.errors import DecodeError, EncodeError, LimitError
@@ -300,19 +301,23 @@ def _framed(content: bytes) -> bytes:
     return len(content).to_bytes(_LEN_LEN, "little") + content
 
 
+_place = attrgetter("place")
+
+
 def _write_fields(value: NClassValue, encoding: Encoding, first: int) -> bytes:
     chunks: list[bytes] = []
-    for place, slot in enumerate(value.layout.slots, first):
-        name = slot.decl.name
-        if name not in value and encoding is not Encoding.ALL:
-            continue
-        item = value.read(name)
+    slots: Iterable[Slot] = value.layout.slots
+    if encoding is not Encoding.ALL:
+        by_name = value.layout.by_name
+        slots = sorted([by_name[name] for name in value], key=_place)
+    for slot in slots:
+        item = value.read(slot.decl.name)
         if isinstance(item, Sparse):
             raw = _framed(_write_elements(slot, item, encoding, first))
         else:
             raw = _write_item(slot, item, encoding, first)
         if encoding is not Encoding.INDEXNOTZERO or any(raw):
-            chunks.append(place.to_bytes(_INDEX_LEN, "little") + raw)
+            chunks.append((first + slot.place).to_bytes(_INDEX_LEN, "little") + raw)
     return b"".join(chunks)
 
 

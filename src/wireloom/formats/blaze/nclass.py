@@ -8,7 +8,6 @@ for what is absent.
 from __future__ import annotations
 
 import math
-import operator
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -191,20 +190,40 @@ def _is_utf8(text: str) -> bool:
 class Slot:
     """A field, ready for the walkers: how its bytes become a value and the other way round."""
 
-    __slots__ = ("decl", "enum", "hex_name", "is_array", "is_string", "layout", "read", "width")
+    __slots__ = (
+        "decl",
+        "enum",
+        "hex_name",
+        "is_array",
+        "is_string",
+        "layout",
+        "names",
+        "pack",
+        "place",
+        "read",
+        "width",
+    )
 
     decl: FieldDecl
+    place: int
+    """In its class, from 0."""
     width: int
     """Bytes of a scalar or array element; 0 for text and objects, which tell their length."""
     read: Callable[[bytes, int], Value]
     """The scalar or element at an offset, where `width` bytes are."""
+    pack: Callable[[Any], bytes]
+    """The bytes of a scalar or element; raises what it likes."""
+    names: Mapping[str, float] | None
+    """Numbers that may be given by name."""
     enum: EnumDecl | None
     layout: ClassLayout | None
     """Of a field or element that is an object."""
 
-    def __init__(self, model: Model, nclass: NClass, decl: FieldDecl) -> None:
+    def __init__(self, model: Model, nclass: NClass, place: int) -> None:
+        decl = nclass.fields[place]
         entity = model.entity(decl.type)
         self.decl = decl
+        self.place = place
         self.is_string = decl.type == "ascii" and decl.count > 1
         self.is_array = decl.type != "ascii" and decl.count > 1
         self.enum = entity if isinstance(entity, EnumDecl) else None
@@ -212,6 +231,10 @@ class Slot:
         code, width = PRIMITIVES.get(decl.type, ("i", 4))
         self.width = 0 if self.layout is not None or self.is_string else width
         self.read = _READERS[code]
+        self.pack = _PACKERS[code]
+        self.names = _FLOATS if code in "fd" else None
+        if self.enum is not None:
+            self.names = {member.name: member.value for member in self.enum.members}
         self.hex_name = f"{decl.name}_hex"
         while nclass.position(self.hex_name) is not None:
             self.hex_name += "_"
@@ -222,27 +245,12 @@ class Slot:
         Raises:
             EncodeError: the value is not of the field's type.
         """
-        kind = self.decl.type
         try:
-            if kind == "ascii":
-                raw = value if isinstance(value, bytes) else bytes_of(str.__str__(value))
-                if len(raw) > 1:
-                    raise ValueError
-                return raw or b"\0"
-            if kind == "bool":
-                if not isinstance(value, int) or value not in (0, 1):
-                    raise ValueError
-                return b"\1" if value else b"\0"
-            if kind in ("float_32", "float_64"):
-                if isinstance(value, str):
-                    value = _FLOATS[value]
-                return struct.pack("<f" if kind == "float_32" else "<d", value)
-            if self.enum is not None and isinstance(value, str):
-                value = self.enum.value_of(value)
-            code = PRIMITIVES[kind][0] if self.enum is None else "i"
-            return struct.pack("<" + code, operator.index(value))
+            if isinstance(value, str) and self.names is not None:
+                value = self.names[value]
+            return self.pack(value)
         except (KeyError, OverflowError, TypeError, ValueError, struct.error):
-            raise EncodeError(f"{value!r} is not a value of type {kind}") from None
+            raise EncodeError(f"{value!r} is not a value of type {self.decl.type}") from None
 
     def write_text(self, value: Any) -> bytes:
         """The bytes of a string.
@@ -357,6 +365,26 @@ _READERS: dict[str, Callable[[bytes, int], Value]] = {
 }
 
 
+def _pack_character(value: Any) -> bytes:
+    raw = value if isinstance(value, bytes) else bytes_of(str.__str__(value))
+    if len(raw) > 1:
+        raise ValueError
+    return raw or b"\0"
+
+
+def _pack_bool(value: Any) -> bytes:
+    if not isinstance(value, int) or value not in (0, 1):
+        raise ValueError
+    return b"\1" if value else b"\0"
+
+
+_PACKERS: dict[str, Callable[[Any], bytes]] = {
+    "?": _pack_bool,
+    "c": _pack_character,
+    **{code: struct.Struct("<" + code).pack for code in "hHiIqQfdB"},
+}
+
+
 class ClassLayout:
     """A class, ready for the walkers."""
 
@@ -365,7 +393,7 @@ class ClassLayout:
     def __init__(self, model: Model, nclass: NClass) -> None:
         self.model = model
         self.nclass = nclass
-        self.slots = tuple(Slot(model, nclass, decl) for decl in nclass.fields)
+        self.slots = tuple(Slot(model, nclass, place) for place in range(len(nclass.fields)))
         self.by_name = {slot.decl.name: slot for slot in self.slots}
         self.full_size = 4 + sum(2 + _full_size(slot) for slot in self.slots)
         """Bytes of an object in the encoding ALL, without its texts."""
