@@ -135,6 +135,7 @@ def test_bytes_behind_the_content_of_a_datagram_are_no_part_of_the_packet() -> N
     assert check(case) is None
     assert check(changed(case, packet__payload__ignored_trailing="beef")) is None
     assert check(changed(case, packet=None)) is None
+    assert check(changed(case, kind="malformed", transport="tcp")) is None
     says = check(changed(case, packet__payload__ignored_trailing="dead"))
     assert says == "payload.ignored_trailing is not in the packet"
 
