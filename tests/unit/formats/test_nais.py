@@ -43,8 +43,8 @@ ACK = bytes.fromhex("1e0300030004080a180517")
 SPEC = Path(nais.__file__).with_name("SPEC.md").read_text("utf-8")
 
 
-def frame(payload: bytes, type: int = 60, **fields: int) -> bytes:
-    return NaisPacket(type=type, payload=payload, **fields).encode()
+def frame(payload: bytes, type: int = 60) -> bytes:
+    return NaisPacket(type=type, payload=payload).encode()
 
 
 def tree(data: bytes) -> Node:
@@ -265,7 +265,7 @@ def test_unknown_fields_stay_in_the_payload() -> None:
     assert wireloom.from_dict(packet.to_dict()) == packet
 
 
-@pytest.mark.parametrize("raw", [b"\xff\xfe", b"caf\xe9"])
+@pytest.mark.parametrize("raw", [b"\xff\xfe", b"\xe9t\xe9"])
 def test_text_that_is_not_utf_8_is_no_message(raw: bytes) -> None:
     payload = b"\x0a" + bytes([len(raw)]) + raw + b"\x12\x01p"
     assert NaisPacket(type=1, payload=payload).message_error == "not a Profile: uid is not UTF-8"
@@ -461,10 +461,6 @@ def test_detect() -> None:
     assert FORMAT.detect(frame(b"", type=0)) == 0
 
 
-def test_it_does_what_every_format_must() -> None:
-    conformance.check(FORMAT)
-
-
 def test_the_specification_has_the_tables_of_the_declarations() -> None:
     assert table("FRAME") == [list(row) for row in describe(NaisPacket)]
     fields = [[info.name, *row] for info in FORMAT.types() for row in info.rows]
@@ -481,8 +477,8 @@ def test_options_may_be_text() -> None:
     for value in (True, "true", "TRUE"):
         with pytest.raises(DecodeError, match="reserved bits"):
             wireloom.decode(data, "nais", strict_rsv=value)
-    for value in (False, "false", None):
-        wireloom.decode(data, "nais", strict_rsv=value, max_payload=None)
+    for allowed in (False, "false", None):
+        wireloom.decode(data, "nais", strict_rsv=allowed, max_payload=None)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from google.protobuf.message import DecodeError as ProtobufDecodeError
 from google.protobuf.message import Message
 
 from wireloom.errors import SourceError
-from wireloom.formats.nais.fields import is_repeated, type_name
+from wireloom.formats.nais.fields import is_repeated
+from wireloom.formats.nais.tree import type_name
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor

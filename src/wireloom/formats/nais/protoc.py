@@ -100,8 +100,4 @@ def _complaint(path: Path, output: str) -> SourceError:
     if found is None:
         reason = output.strip().partition("\n")[0] or "the compiler failed without a word"
         return SourceError(reason, file=str(path))
-    # The compiler names files as imports do; for the file itself its whole path is of more use.
-    file = found["file"]
-    if Path(file).name == path.name:
-        file = str(path)
-    return SourceError(found["reason"], file=file, line=int(found["line"]))
+    return SourceError(found["reason"], file=found["file"], line=int(found["line"]))
