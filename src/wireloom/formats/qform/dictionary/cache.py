@@ -15,7 +15,9 @@ import json
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +40,8 @@ PARSER_VERSION: Final = 1
 _MAX_BYTES: Final = 64 << 20
 _MAX_FILES: Final = 64
 """Dictionaries change a few times a year; this many keep several sets for years."""
+_STALE_SECONDS: Final = 3600.0
+"""No writer takes that long."""
 _effective_user: Final[Callable[[], int] | None] = getattr(os, "geteuid", None)
 _FORM: Final = -1
 """In the column of types."""
@@ -149,10 +153,17 @@ def _is_private(status: os.stat_result, is_kind: Callable[[int], bool]) -> bool:
 
 
 def _prune(directory: Path) -> None:
-    """Remove the dictionaries that were kept longest ago."""
-    kept = sorted(directory.glob("*.json"), key=lambda path: os.lstat(path).st_mtime_ns)
-    for path in kept[:-_MAX_FILES]:
-        path.unlink()
+    """Remove the dictionaries kept longest ago, and what writers left that never finished."""
+    dated: dict[Path, float] = {}
+    for path in directory.iterdir():
+        with suppress(OSError):  # another process may be pruning too
+            dated[path] = os.lstat(path).st_mtime
+    kept = sorted((p for p in dated if p.suffix == ".json"), key=dated.__getitem__)
+    long_ago = time.time() - _STALE_SECONDS
+    stale = [p for p, date in dated.items() if p.suffix == ".tmp" and date < long_ago]
+    for path in (*kept[:-_MAX_FILES], *stale):
+        with suppress(OSError):
+            path.unlink()
 
 
 def _to_json(dictionary: Dictionary) -> dict[str, object]:
