@@ -194,8 +194,8 @@ def _from_json(data: object) -> Dictionary:
     Raises:
         ValueError: the data is not what `_to_json` gives.
     """
-    _require(isinstance(data, dict))
-    assert isinstance(data, dict)  # said again for the type checker
+    if not isinstance(data, dict):
+        raise ValueError("not an object")
     fids = _numbers(data.get("fids"), -(1 << 31), (1 << 31) - 1)
     sizes = _numbers(data.get("sizes"), 0, MAX_SIZE)
     flags = _numbers(data.get("flags"), 0, 7)
@@ -240,24 +240,28 @@ def _problems(data: object) -> tuple[Problem, ...]:
 
 def _columns(data: object, width: int) -> list[list[Any]]:
     """Rows of `width` values, turned on their side."""
-    _require(type(data) is list)
-    assert isinstance(data, list)  # said again for the type checker
-    _require(all(type(row) is list and len(row) == width for row in data))
-    return [[row[column] for row in data] for column in range(width)]
+    rows = _list(data)
+    _require(all(isinstance(row, list) and len(row) == width for row in rows))
+    return [[row[column] for row in rows] for column in range(width)]
 
 
 def _numbers(data: object, low: int, high: int) -> list[int]:
-    _require(type(data) is list)
-    assert isinstance(data, list)  # said again for the type checker
-    _require(set(map(type, data)) <= {int})
-    _require(not data or (min(data) >= low and max(data) <= high))
-    return data
+    numbers = _list(data)
+    # By type and not by isinstance: a bool is no number here.
+    _require(set(map(type, numbers)) <= {int})
+    _require(not numbers or (min(numbers) >= low and max(numbers) <= high))
+    return numbers
 
 
 def _strings(data: object) -> list[str]:
-    _require(type(data) is list)
-    assert isinstance(data, list)  # said again for the type checker
-    _require(set(map(type, data)) <= {str})
+    strings = _list(data)
+    _require(set(map(type, strings)) <= {str})
+    return strings
+
+
+def _list(data: object) -> list[Any]:
+    if not isinstance(data, list):
+        raise ValueError("not a list")
     return data
 
 
