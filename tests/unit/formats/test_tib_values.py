@@ -278,7 +278,7 @@ def test_the_significand_is_nearest_to_the_exact_value(value: float, hint: int) 
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_hint_zero_has_the_places_of_the_shortest_text(value: float) -> None:
+def test_hint_zero_is_the_shortest_text(value: float) -> None:
     found = scale(value, 0)
     assert found is not None
     assert float(found.text) == value
@@ -289,7 +289,7 @@ def test_hint_zero_has_the_places_of_the_shortest_text(value: float) -> None:
 
 
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False))
-def test_hint_zero_on_four_bytes_has_the_places_of_a_single(value: float) -> None:
+def test_hint_zero_on_four_bytes_is_the_shortest_text_of_a_single(value: float) -> None:
     found = scale(value, 0, single=True)
     assert found is not None
     assert struct.pack(">f", float(found.text)) == struct.pack(">f", value + 0.0)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from wireloom.errors import DecodeError
-from wireloom.formats import get
-from wireloom.testing.vectors import load, tib
+from wireloom.formats import get, tibmsg
+from wireloom.testing.vectors import load, tib, tib_tibmsg
 from wireloom.wire import DEFAULT_LIMITS
 
 Case = dict[str, Any]
@@ -158,6 +158,11 @@ def test_a_wrong_case_is_found_out(
     case = named(format, name)
     change(case)
     assert expected in difference(case)
+
+
+def test_an_unknown_typed_view_is_a_finding() -> None:
+    with pytest.raises(tib.Mismatch, match="unknown typed view 'x'"):
+        tib_tibmsg._check_typed(tibmsg.Field.of("F", 1), {"type": "x"})
 
 
 def test_other_cases_are_not_accepted() -> None:

@@ -40,6 +40,7 @@ from wireloom.formats.tibmsg import (
     build,
     decode,
 )
+from wireloom.formats.tibmsg import message as message_module
 from wireloom.formats.tibmsg.format import TibMsgRules
 from wireloom.formats.tibmsg.walk import MAX_DEPTH, walk
 from wireloom.framing import Frame, Problem
@@ -494,6 +495,16 @@ def test_fields_that_cannot_be_written(field: Field, reason: str) -> None:
     with pytest.raises(EncodeError, match=reason) as caught:
         inner.encode()
     assert caught.value.path == "fields[1].fields[0]"
+
+
+def test_a_message_over_four_gigabytes_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Long(bytes):
+        def __len__(self) -> int:
+            return 1 << 32
+
+    monkeypatch.setattr(message_module, "encode_fields", lambda fields: Long())
+    with pytest.raises(EncodeError, match="too long"):
+        Message().encode()
 
 
 # --- JSON ---------------------------------------------------------------------------------------

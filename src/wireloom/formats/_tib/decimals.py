@@ -91,8 +91,8 @@ def scale(value: float, hint: int, *, single: bool = False) -> Scaled | None:
     Args:
         value: the real as read.
         hint: the hint number.
-        single: it was four bytes. Matters for hint 0, where the places are those of the shortest
-            text that reads back as the same real.
+        single: it was four bytes. Matters for hint 0, which stands for the shortest text that reads
+            back as the same real.
     """
     if not is_decimal_hint(hint):
         return None
@@ -105,7 +105,9 @@ def scale(value: float, hint: int, *, single: bool = False) -> Scaled | None:
     above, below = value.as_integer_ratio()
     if 1 <= hint <= 8:
         return Scaled(_nearest(above << hint, below), _DEC_INTEGER + hint)
-    places = hint - HINT_INTEGER if hint else _shortest_places(value, single)
+    if hint == HINT_NONE:
+        return Scaled(above, _DEC_INTEGER) if below == 1 else _shortest(value, single)
+    places = hint - HINT_INTEGER
     if not places:
         return Scaled(_nearest(above, below), _DEC_INTEGER)
     return Scaled(_nearest(above * 10**places, below), _DEC_PLACES - places)
@@ -117,21 +119,18 @@ def _nearest(above: int, below: int) -> int:
     return whole + (2 * rest > below or (2 * rest == below and whole & 1))
 
 
-def _shortest_places(value: float, single: bool) -> int:
-    """Decimal places of the shortest text that reads back as the same real."""
-    if value.is_integer():
-        return 0
+def _shortest(value: float, single: bool) -> Scaled:
+    """The decimal of the shortest text that reads back as the same real, which is no integer."""
     text = repr(value)
     if single:
         packed = _F32.pack(value)
         # Nine significant digits tell all singles apart.
-        for digits in range(6, 10):
-            text = f"{value:.{digits}g}"
-            if _F32.pack(float(text)) == packed:
-                break
-    exponent = Decimal(text).normalize().as_tuple().exponent
-    assert isinstance(exponent, int)  # finite
-    return max(0, -exponent)
+        texts = (f"{value:.{digits}g}" for digits in range(6, 10))
+        text = next(short for short in texts if _F32.pack(float(short)) == packed)
+    digits_of = Decimal(text).as_tuple()
+    assert isinstance(digits_of.exponent, int)  # finite
+    ival = int("".join(map(str, digits_of.digits)))
+    return Scaled(-ival if digits_of.sign else ival, _DEC_PLACES + digits_of.exponent)
 
 
 def real_and_hint(value: Decimal | Blank) -> tuple[float, int]:

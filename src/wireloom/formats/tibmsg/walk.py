@@ -24,7 +24,7 @@ MAGIC = b"\xce\x13\xaa\x1f"
 HEADER_LEN = 9
 """Magic, version, u32 body size."""
 
-MAX_DEPTH = 200
+MAX_DEPTH = 64
 """Nesting that no limit can raise: comparing and printing nested fields is recursive in Python."""
 
 _U32 = struct.Struct(">I")

@@ -61,10 +61,9 @@ def make(
 def _make(
     name: str | None, value: Value, type: FieldType | None, size: int | None, fid: int | None
 ) -> Field:
-    if isinstance(value, Mapping):
-        value = Message(_fields(value))
-    if isinstance(value, Lookup):
-        value = value.fields
+    if isinstance(value, (Mapping, Lookup)):
+        fields = _fields(value) if isinstance(value, Mapping) else value.fields
+        return _sequence(name, fields, type or FieldType.MESSAGE, fid)
     if isinstance(value, (list, tuple)):
         return _sequence(name, value, type, fid)
     if isinstance(value, (Date, Time)):

@@ -15,7 +15,7 @@ from wireloom.formats._tib.jsonform import (
     hex_bytes,
     put_scalar,
 )
-from wireloom.formats._tib.scalars import Kind, get_text, put_text
+from wireloom.formats._tib.scalars import Kind, from_json, get_text, put_text, write
 from wireloom.formats.tibrv.content import datetime_text, subject_data, xml_data
 from wireloom.formats.tibrv.message import Dialect, Field, Message
 from wireloom.formats.tibrv.types import ARRAY_CODES, KINDS, FieldType, Form
@@ -176,10 +176,11 @@ def _content(d: Json, kind: FieldType) -> bytes:
         element, size, _ = ARRAY_CODES[kind]
         return b"".join(elements_from_json(element, get_list(d, "values"), size))
     if kind == FieldType.ARRAY_STR:
-        parts = elements_from_json(Kind.STRING, get_list(d, "values"), None)
-        return len(parts).to_bytes(4, "big") + b"".join(parts)
+        strings = elements_from_json(Kind.STRING, get_list(d, "values"), None)
+        return len(strings).to_bytes(4, "big") + b"".join(strings)
     if kind == FieldType.DATETIME and "sec" in d:
-        return b"".join((get_int(d, key, 0) or 0).to_bytes(4, "big") for key in ("sec", "usec"))
+        parts = [get_int(d, key, 0) for key in ("sec", "usec")]
+        return b"".join(write(Kind.UINT, part, 4) for part in parts)
     text = get_text(d, "value")
     if text is None:
         raise EncodeError(f"a {kind.name.lower()} needs a value")
@@ -187,6 +188,4 @@ def _content(d: Json, kind: FieldType) -> bytes:
         return subject_data(text)
     if kind == FieldType.XML:
         return xml_data(text)
-    found = hex_bytes({"value": text.removeprefix("0x")}, "value")
-    assert found is not None  # it was given
-    return found
+    return write(Kind.OPAQUE, from_json(Kind.OPAQUE, text))

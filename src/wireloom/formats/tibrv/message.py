@@ -313,6 +313,7 @@ def encode_fields(fields: tuple[Field, ...]) -> bytes:
     try:
         while True:
             for index, item in walker:
+                _check(item)
                 if item.type not in (FieldType.MESSAGE, FieldType.ARRAY_MSG):
                     _append(out, item, item.data)
                     continue
@@ -377,10 +378,9 @@ def _name_bytes(item: Field) -> bytes:
     return name
 
 
-def _append(out: bytearray, item: Field, data: bytes) -> None:
-    """Append one field whose data is given; SPEC §2.1 says which form of size is canonical."""
-    kind, size = item.type, len(data)
-    form = item.form & Form.SIZE
+def _check(item: Field) -> None:
+    """See that the parts of a field go together."""
+    kind = item.type
     is_message = kind == FieldType.MESSAGE
     if (
         (item.fields and not is_message)
@@ -390,8 +390,14 @@ def _append(out: bytearray, item: Field, data: bytes) -> None:
         raise EncodeError(f"a field of type {kind.name.lower()} has content of another type")
     if item.form < 0 or item.form >> (Form.MAGIC_SHIFT + 32 if is_message else 3):
         raise EncodeError(f"form {item.form:#x} does not suit this field")
+
+
+def _append(out: bytearray, item: Field, data: bytes) -> None:
+    """Append one field whose data is given; SPEC §2.1 says which form of size is canonical."""
+    kind, size = item.type, len(data)
+    form = item.form & Form.SIZE
     name = _name_bytes(item)
-    if is_message:
+    if kind == FieldType.MESSAGE:
         head = b"\x7a" if not form else b""
     elif kind in LITERAL_SIZED:
         head = bytes((size,)) if size <= 255 and not form else b""

@@ -26,7 +26,7 @@ MAGIC = b"\x99\x55\xee\xaa"
 HEADER_LEN = 8
 """u32 length of the whole message, magic."""
 
-MAX_DEPTH = 200
+MAX_DEPTH = 64
 """Nesting that no limit can raise: comparing and printing nested fields is recursive in Python."""
 
 ELEMENT = -1
