@@ -12,6 +12,10 @@ from wireloom.formats import tibmsg, tibrv
 from wireloom.formats.tibmsg import Date, FieldType
 
 
+FIRST_NAME = "nam"  # codespell:ignore nam
+"""The name that the document gives the field of its first examples."""
+
+
 def tib(fields: str) -> bytes:
     """A TibMsg with the given fields: the document prints most of them without a header."""
     body = bytes.fromhex(fields)
@@ -30,8 +34,8 @@ def refusal(data: bytes, **options: str) -> DecodeError:
 def test_the_first_tibmsg() -> None:
     data = bytes.fromhex("ce13aa1f 01 0000000b 04 6e616d00 05 04 12345678")
     message = tibmsg.decode(data, strict=True)
-    assert message["nam"].value == 0x12345678
-    assert message == tibmsg.build({"nam": 0x12345678})
+    assert message[FIRST_NAME].value == 0x12345678
+    assert message == tibmsg.build({FIRST_NAME: 0x12345678})
     assert message.encode() == data
 
 
@@ -113,7 +117,7 @@ def test_the_first_tibrvmsg_as_printed_is_of_the_document_s_dialect() -> None:
     assert refusal(FIRST, dialect="standard").path == "fields[0]"
     message = tibrv.decode(FIRST)
     assert message.dialect == "document"
-    assert message["nam"].value == 0x12345678
+    assert message[FIRST_NAME].value == 0x12345678
     assert tibrv.decode(FIRST, dialect="document") == message
 
 
@@ -124,7 +128,9 @@ def test_the_first_tibrvmsg_is_written_in_the_real_form() -> None:
     again = tibrv.decode(real, strict=True)
     assert again == message
     assert again.dialect == "standard"
-    assert tibrv.build([tibrv.Field.of("nam", 0x12345678, type=tibrv.FieldType.UINT)]) == message
+    assert (
+        tibrv.build([tibrv.Field.of(FIRST_NAME, 0x12345678, type=tibrv.FieldType.UINT)]) == message
+    )
 
 
 @pytest.mark.parametrize(

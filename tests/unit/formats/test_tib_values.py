@@ -236,8 +236,7 @@ def test_there_is_no_such_time(parts: Any) -> None:
 
 def test_blank_is_neither_none_nor_zero() -> None:
     assert isinstance(BLANK, Blank)
-    assert BLANK is not None
-    assert BLANK != 0
+    assert BLANK not in (None, 0, "")
     assert repr(BLANK) == "BLANK"
     assert pickle.loads(pickle.dumps(BLANK)) is BLANK
 
@@ -537,7 +536,8 @@ def test_elements_in_json() -> None:
     assert jsonform.elements_from_json(Kind.STRING, coded[:2], 3) == [b"ab\0", b"\xff\0\0"]
     assert jsonform.elements_from_json(Kind.STRING, coded[:2], None) == [b"ab\0", b"\xff\0"]
     assert jsonform.elements_from_json(Kind.INT, [1], 2) == [b"\0\1"]
-    for bad in (None, {}, 5):
+    wrong: tuple[Any, ...] = (None, {}, 5)
+    for bad in wrong:
         with pytest.raises(EncodeError):
             jsonform.elements_from_json(Kind.STRING, [bad], 3)
 

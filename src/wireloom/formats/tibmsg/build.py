@@ -23,7 +23,7 @@ __all__ = ["array", "build", "make"]
 _DATE, _TIME, _TIME_SECONDS, _ENUM = 258, 259, 260, 261
 
 
-def build(values: Mapping[str | None, Value] | Iterable[Field]) -> Message:
+def build(values: Mapping[str, Value] | Iterable[Field]) -> Message:
     """A message from names and values, or from fields.
 
     >>> from decimal import Decimal
@@ -37,7 +37,7 @@ def build(values: Mapping[str | None, Value] | Iterable[Field]) -> Message:
     return Message(_fields(values))
 
 
-def _fields(values: Mapping[str | None, Value] | Iterable[Field]) -> tuple[Field, ...]:
+def _fields(values: Mapping[str, Value] | Iterable[Field]) -> tuple[Field, ...]:
     if isinstance(values, Mapping):
         return tuple(
             replace(value, name=name) if isinstance(value, Field) else Field.of(name, value)

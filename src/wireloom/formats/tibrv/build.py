@@ -20,7 +20,7 @@ from wireloom.formats.tibrv.types import ARRAY_CODES, KINDS, FieldType
 __all__ = ["build", "make"]
 
 
-def build(values: Mapping[str | None, Value] | Iterable[Field]) -> Message:
+def build(values: Mapping[str, Value] | Iterable[Field]) -> Message:
     """A message from names and values, or from fields.
 
     >>> build({"SYM": "ABC", "SIZES": [1, 2]})["SIZES"].type.name
@@ -32,7 +32,7 @@ def build(values: Mapping[str | None, Value] | Iterable[Field]) -> Message:
     return Message(_fields(values))
 
 
-def _fields(values: Mapping[str | None, Value] | Iterable[Field]) -> tuple[Field, ...]:
+def _fields(values: Mapping[str, Value] | Iterable[Field]) -> tuple[Field, ...]:
     if isinstance(values, Mapping):
         return tuple(
             replace(value, name=name) if isinstance(value, Field) else Field.of(name, value)
