@@ -157,12 +157,12 @@ class _Fit:
             return qform.Field(entry, field.data + bytes((number,)))
         self.note_type()
         self.note_hint()
+        same = KINDS[self.kind].value == field.type and len(field.data) == entry.size
+        if same and self.target in (_INT, _REAL) and field.value is not BLANK:
+            return qform.Field(entry, field.data)  # also what has no value; a NaN keeps its bits
         value = self.value()
         if self.target == _OPAQUE:
             return self.opaque(value)
-        same = KINDS[self.kind].value == field.type and len(field.data) == entry.size
-        if same and self.target in (_INT, _REAL) and value is not math.nan:
-            return qform.Field(entry, field.data)  # a NaN keeps its bits
         try:
             return qform.Field.of(entry, value)
         except EncodeError as error:
@@ -233,11 +233,7 @@ class _Fit:
             return qform.Field.of(entry, cut_text(text_bytes(value), entry.size))
         if isinstance(value, Time):
             self.lost(LossKind.VALUE, f"a time is cut to {entry.size} bytes")
-            made = qform.Field.of(entry, value, lenient=True)
-            if made.is_unparsed:
-                whole = Time(value.hour, value.minute, value.second)
-                made = qform.Field.of(entry, whole)
-            return made
+            return qform.Field.of(entry, value, lenient=True)
         if isinstance(value, (int, Decimal)) and self.target in (_REAL, _DECIMAL):
             self.lost(LossKind.VALUE, f"a number is rounded to {self.kind.name}")
             return qform.Field.of(entry, value, lenient=True)

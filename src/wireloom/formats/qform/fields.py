@@ -9,7 +9,7 @@ from typing import Any
 
 from wireloom.errors import EncodeError
 from wireloom.formats._tib.decimals import Scaled, scale
-from wireloom.formats._tib.scalars import Kind, read, text_of
+from wireloom.formats._tib.scalars import Kind, read
 from wireloom.formats._tib.texts import parse_date, parse_time
 from wireloom.formats._tib.values import Date, Time
 from wireloom.formats.qform.codes import meaning
@@ -158,12 +158,12 @@ class Field:
     def wire_value(self) -> str | bytes | bool | int | float:
         """The value by its type alone: the real of a GROCERY, the text of a date or a time.
 
-        Data whose size the type does not have is its own value, and so is a piece (a partial) of
-        anything but text.
+        Data whose size the type does not have is its own value, and so is a patch (a partial): it
+        may hold half of anything, and a NUL does not end it.
         """
         kind, data = self.type, self.data
         if self.entry.is_partial:
-            return text_of(data) if kind is TssType.STRING else data
+            return data
         if kind is TssType.GROCERY:
             value = read(Kind.REAL, data[:-1]) if self._is_decimal else data
         else:

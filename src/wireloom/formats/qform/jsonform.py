@@ -23,6 +23,7 @@ from wireloom.formats._tib.scalars import (
     get_text,
     put_text,
     text_bytes,
+    text_of,
     to_json,
     write,
 )
@@ -122,6 +123,8 @@ def field_to_dict(field: Field) -> Json:
 
 def _put_value(out: Json, field: Field) -> None:
     value, data = field.wire_value, field.data
+    if field.entry.is_partial and field.type is TssType.STRING:
+        value = text_of(data)  # a patch is bytes, but easier to read as text
     if isinstance(value, str):
         put_text(out, "value", value)
     elif isinstance(value, bytes) and (field.entry.is_partial or _is_opaque(field.type)):

@@ -19,7 +19,7 @@ DEFAULT: Final = "system"
 SYSTEM: Final = Dictionary(SYSTEM_FIELDS)
 """The four fields that every SASS message starts with: MSG_TYPE, REC_TYPE, SEQ_NO, REC_STATUS."""
 
-Given = Dictionary | str | os.PathLike[str] | bytes | None
+Given = Dictionary | str | os.PathLike[str] | bytes | bytearray | memoryview | None
 
 _KEPT: Final = 16
 """Dictionaries kept in memory. A program uses one or two; verifying vectors, some more."""
@@ -47,11 +47,12 @@ def resolve(given: Given) -> Dictionary | None:
             f"dictionary must be a Dictionary, a path, a text or {DEFAULT!r}, "
             f"not {type(given).__name__}"
         )
-    return _load(given, _state(given))
+    return _load(type(given), given, _state(given))
 
 
 @lru_cache(maxsize=_KEPT)
-def _load(source: str | bytes, state: object) -> Dictionary:
+def _load(kind: type, source: str | bytes, state: object) -> Dictionary:
+    # The kind comes first: a text and its bytes have the same hash, and must not be compared.
     return load(source)
 
 
@@ -59,7 +60,8 @@ def _state(source: str | bytes) -> object:
     """Something that changes when the files do; included files are not looked at."""
     if isinstance(source, bytes) or "\n" in source or "{" in source:
         return None
-    return tuple(_stamp(os.path.join(source, name)) for name in ("", *_NAMES))
+    inside = (os.path.join(source, name) for name in _NAMES)  # if it is a directory
+    return tuple(_stamp(path) for path in (source, *inside))
 
 
 _NAMES: Final = ("tss_fields.cf", "tss_records.cf", "RDMFieldDictionary", "enumtype.def")
