@@ -374,11 +374,12 @@ class Blaze(Format):
 
 
 def _mark(root: Node, error: DecodeError) -> None:
-    """Put the reason at the node that it is about, unless the tree shows it already."""
+    """Put the reason at the node that it is about; at the root when nothing tells it yet."""
     nodes = [node for _, node in root.walk()]
-    if not any(node.error for node in nodes):
-        found = next((node for node in nodes[1:] if node.name == error.path), root)
-        found.error = error.reason
+    found = next((node for node in nodes[1:] if node.name == error.path), None)
+    place = found or root
+    if not any(node.error for _, node in place.walk()):
+        place.error = error.reason
 
 
 def _legal_size(data: bytes, pos: int) -> int | None:
