@@ -124,7 +124,7 @@ def test_paths_are_names_or_positions() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["text", "", "caf\udce9", b"\0\1", True, -5, 1 << 63, 1.5, math.inf, IPv4Address("10.0.0.1")],
+    ["text", "", "x\udce9", b"\0\1", True, -5, 1 << 63, 1.5, math.inf, IPv4Address("10.0.0.1")],
 )
 def test_plain_values_are_carried(value: Any) -> None:
     made, lost = to_rv(value)
@@ -254,7 +254,7 @@ def test_names_are_cut_where_they_cannot_be_carried() -> None:
         ("A" * 255, "A" * 254, ["name"]),
         ("A" * 253 + "é", "A" * 253, ["name"]),
         ("A\0B", "A", ["name"]),
-        ("caf\udce9", "caf\udce9", []),
+        ("x\udce9", "x\udce9", []),
     ]:
         assert to_rv(tibmsg.Field(name, Tib.INT, b"\5")) == (
             tibrv.Field(wanted, Rv.INT, b"\5"),
@@ -312,7 +312,7 @@ def test_arrays_of_numbers_and_texts_are_carried() -> None:
         made, lost = to_tib(field)
         assert (made.value, lost) == (field.value, [])
         assert to_rv(made) == (field, [])
-    for texts in (["one", "", "three"], [], ["caf\udce9"]):
+    for texts in (["one", "", "three"], [], ["x\udce9"]):
         field = tibrv.Field.of("F", texts, type=Rv.ARRAY_STR)
         made, lost = to_tib(field)
         assert (made.value, lost) == (tuple(texts), [])
@@ -385,7 +385,7 @@ COMMON: list[tuple[Any, Entry]] = [
     ("ABC", entry(TssType.STRING, 20)),
     ("", entry(TssType.STRING, 20)),
     ("ABC", entry(TssType.STRING, 3)),
-    ("caf\udce9", entry(TssType.STRING, 20)),
+    ("x\udce9", entry(TssType.STRING, 20)),
     ("ABC", entry(TssType.STRING, 20, is_fixed=False)),
     (-5, entry(TssType.INTEGER, 4)),
     (5.5, entry(TssType.DOUBLE, 8)),

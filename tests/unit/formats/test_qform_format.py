@@ -174,9 +174,9 @@ def test_a_partial_that_is_not_fixed_survives() -> None:
 
 
 def test_names_that_are_not_utf8_survive() -> None:
-    field = Field(Entry(5, "caf\udce9", TssType.U_SHORT, 2), b"\0\1")
+    field = Field(Entry(5, "x\udce9", TssType.U_SHORT, 2), b"\0\1")
     made = field_to_dict(field)
-    assert made["name_hex"] == "636166e9"
+    assert made["name_hex"] == "78e9"
     assert field_from_dict(json.loads(json.dumps(made))) == field
 
 
