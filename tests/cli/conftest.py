@@ -13,7 +13,9 @@ from wireloom.formats import get
 Run = Callable[..., Result]
 
 
+@pytest.fixture(scope="session")
 def runner() -> CliRunner:
+    """Runs commands in this process."""
     try:
         return CliRunner(mix_stderr=False)  # click before 8.2 mixes stdout and stderr otherwise
     except TypeError:
@@ -21,7 +23,7 @@ def runner() -> CliRunner:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs a command line; what it should exit with is checked at once."""
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -29,7 +31,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
 
     def call(*arguments: object, code: int = 0, stdin: bytes | str | None = None) -> Result:
         words = [str(argument) for argument in arguments]
-        result = runner().invoke(main, words, input=stdin, prog_name="wireloom")
+        result = runner.invoke(main, words, input=stdin, prog_name="wireloom")
         details: Any = (result.stdout, result.stderr, result.exception)
         assert result.exit_code == code, details
         assert result.exception is None or isinstance(result.exception, SystemExit), details

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import click
 import pytest
 
 from wireloom.cli import _codec, _input, _progress, _sinks
+from wireloom.cli._options import DecodeOptions
 from wireloom.formats import get
 from wireloom.framing import Frame, Text
 
@@ -248,9 +250,23 @@ def test_bytes_of_no_format_are_an_error(run: Any) -> None:
     assert "the input is empty" in run("decode", stdin=b"", code=1).stderr
 
 
-def test_detection_gives_up_in_time(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_codec, "DETECT_BYTES", 16)
-    run("decode", stdin=b"\xff" * 100, code=1)
+def detect(chunks: list[bytes]) -> tuple[str, bytes]:
+    codec, data = _codec.Codec.for_stream(iter(chunks), DecodeOptions())
+    return codec.format.name, b"".join(data)
+
+
+def test_detection_does_not_depend_on_how_the_bytes_come(stream: bytes) -> None:
+    for size in (1, 7, 64, 1000):
+        chunks = [stream[i : i + size] for i in range(0, len(stream), size)]
+        assert detect(chunks) == ("nrep", stream)
+    assert detect([HELLO[:3], HELLO[3:]]) == ("nrep", HELLO)
+
+
+def test_detection_gives_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_codec, "DETECT_BYTES", 300)
+    endless = itertools.repeat(b"\xff")
+    with pytest.raises(click.ClickException, match="cannot tell the format"):
+        _codec.Codec.for_stream(endless, DecodeOptions())
 
 
 def test_a_missing_file_is_usage(run: Any, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+import wireloom
 from wireloom import view
 from wireloom.cli import _codec, _draw
 from wireloom.formats import get
@@ -163,6 +164,18 @@ def test_html_is_a_page(run: Any, tmp_path: Path, capture: Path) -> None:
     assert "exists" in run("inspect", capture, "--html", page, code=2).stderr
     run("inspect", capture, "--html", page, "--force")
     run("inspect", "-f", "nrep", "0003", "--html", page, "--force", code=1)
+
+
+@pytest.mark.parametrize("name", wireloom.formats())
+def test_every_message_shows_itself_on_a_terminal_and_in_a_notebook(run: Any, name: str) -> None:
+    samples = get(name).samples()
+    shown = run("inspect", "-f", name, "--limit", 1000, stdin=b"".join(samples.values())).stdout
+    assert shown.count(f"{name} at byte") == len(samples)
+    for data in samples.values():
+        page = wireloom.decode(data, name)._repr_html_()
+        assert data[:4].hex(" ")[:2] in page
+        assert "class=e>" not in page
+        assert all(c == "\n" or c.isprintable() for c in page)
 
 
 def test_text_between_frames_is_shown(run: Any) -> None:

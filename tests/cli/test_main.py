@@ -95,7 +95,7 @@ def test_stdout_may_be_any_text_stream() -> None:
     assert out.getvalue().startswith("{")
 
 
-@pytest.mark.parametrize("words", [["nosuch"], ["decode", "--nosuch"], ["verify"], ["_options"]])
+@pytest.mark.parametrize("words", [["nosuch"], ["decode", "--nosuch"], ["verify"]])
 def test_wrong_usage_exits_with_2(words: list[str], run: Callable[..., Any]) -> None:
     assert "Usage: wireloom" in run(*words, code=2).stderr
 

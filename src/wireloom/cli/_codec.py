@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Account", "Codec", "Found", "count"]
 
+FIRST_BYTES = 64
+"""Bytes looked at first: the start of a header can look like that of another format."""
+
 DETECT_BYTES = 1 << 16
 """Bytes waited for before saying that the format cannot be told."""
-
 
 MAX_CODES = 5
 """Kinds of problems that a summary lists, the most frequent first."""
@@ -59,14 +61,19 @@ class Codec:
         """The codec for a stream, and the whole stream: detecting reads its first bytes."""
         if options.format:
             return cls(options.format, options, with_nested), data
-        head = b""
+        head = bytearray()
+        enough = FIRST_BYTES
         for chunk in data:
             head += chunk
-            name = wireloom.detect(head)
-            if name:
-                return cls(name, options, with_nested), chain([head], data)
-            if len(head) >= DETECT_BYTES:
+            if len(head) < enough:
+                continue
+            if (name := wireloom.detect(head)) or len(head) >= DETECT_BYTES:
                 break
+            enough = 2 * len(head)  # not at every chunk: they may be tiny
+        else:
+            name = wireloom.detect(head)
+        if name:
+            return cls(name, options, with_nested), chain([bytes(head)], data)
         known = ", ".join(names())
         what = "cannot tell the format of these bytes" if head else "the input is empty"
         raise click.ClickException(f"{what}; name it with --format ({known})")

@@ -13,7 +13,7 @@ from wireloom.view import ERROR, MAX_ROWS, byte_colours, clip, hex_rows, tree_ro
 
 __all__ = ["draw"]
 
-_STYLES = ("cyan", "yellow", "green", "magenta", "bright_blue", "bright_red")
+_STYLES = ("cyan", "yellow", "green", "magenta", "bright_blue", "orange3")
 _ERROR = "bold white on red"
 
 # Columns of a dump: 8 bytes take 6 + 2 + 23 + 2 + 8, 16 bytes take 6 + 2 + 47 + 2 + 16.

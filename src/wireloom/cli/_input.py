@@ -15,6 +15,7 @@ from wireloom.cli._hex import HexError, parse_hex
 __all__ = [
     "CHUNK",
     "MAX_HEX",
+    "PathOrDash",
     "chunks",
     "file_argument",
     "file_size",
@@ -33,11 +34,25 @@ HEAD = 4096
 """Bytes looked at to tell hex text from binary."""
 
 
+class PathOrDash(click.Path):
+    """A path, or ``-`` for stdin or stdout, whatever files there are."""
+
+    # Instead of allow_dash, which in older clicks compares bytes with str.
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str | bytes | os.PathLike[str]:
+        """The value itself, when it may be used."""
+        return value if value == "-" else super().convert(value, param, ctx)
+
+
 file_argument = click.argument(
     "source",
     metavar="[FILE]",
     default="-",
-    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    type=PathOrDash(exists=True, dir_okay=False),
 )
 """The file a command reads; stdin when left out."""
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import click
 
+from wireloom.cli._input import PathOrDash
 from wireloom.errors import OptionError
 from wireloom.format import COMMON_OPTIONS, Format
 from wireloom.formats import get, names
@@ -190,7 +191,7 @@ def output_options(default: Style) -> Decorator:
         click.option(
             "-o",
             "--output",
-            type=click.Path(dir_okay=False, allow_dash=True),
+            type=PathOrDash(dir_okay=False),
             help="Write to this file; its suffix chooses json, csv or table.",
         ),
         force_option,

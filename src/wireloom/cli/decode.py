@@ -9,7 +9,7 @@ import click
 
 from wireloom.cli._codec import Account, Codec
 from wireloom.cli._help import examples
-from wireloom.cli._input import chunks, file_argument, open_binary
+from wireloom.cli._input import PathOrDash, chunks, file_argument, open_binary
 from wireloom.cli._options import (
     DecodeOptions,
     OutputOptions,
@@ -46,7 +46,7 @@ _TABLE = ("frame_offset", "frame_length", "type", "content")
 @click.option(
     "--errors",
     metavar="FILE",
-    type=click.Path(dir_okay=False, allow_dash=True),
+    type=PathOrDash(dir_okay=False),
     help="Write what cannot be read there as JSON lines; - puts it among the messages.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar and no summary.")

@@ -30,7 +30,7 @@ __all__ = ["command"]
         "wireloom formats blaze --json",
     )
 )
-@click.argument("name", required=False, type=click.Choice(names()))
+@click.argument("name", metavar="[NAME]", required=False, type=click.Choice(names()))
 @click.option("-t", "--type", "only", metavar="TYPE", help="Only this packet or field type.")
 @output_options("table")
 def command(name: str | None, only: str | None, writing: OutputOptions) -> None:
