@@ -74,6 +74,15 @@ def test_all_frames_up_to_the_limit_are_shown(run: Any, capture: Path) -> None:
     assert run("inspect", capture, "--limit", 2).stdout.count("nrep at byte") == 2
 
 
+def test_any_frame_can_be_picked_by_its_offset(run: Any, capture: Path, stream: bytes) -> None:
+    at = stream.index(HELLO)
+    shown = run("inspect", capture, "--offset", at, "-n1").stdout
+    assert shown.startswith(f"nrep at byte {at}, 10 bytes\n000000  00 03")
+    assert "empty" in run("inspect", capture, "--offset", len(stream), code=1).stderr
+    result = run("inspect", "-f", "nrep", "--offset", 15, HELLO.hex() + "ff" * 5 + "fe", code=1)
+    assert result.stdout.startswith("nrep at byte 15, 1 bytes: ")
+
+
 def test_the_field_that_failed_says_why(run: Any) -> None:
     result = run("inspect", "-f", "nrep", "0003 0000", "0000 ffff ffff", code=1)
     assert "over the limit" in result.stdout.splitlines()[0]

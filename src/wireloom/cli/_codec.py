@@ -90,9 +90,11 @@ class Codec:
         """The field tree of `data`, as far as it can be read."""
         return self.format.outline(data, limits=self._limits, strict=self._strict, **self._own)
 
-    def records(self, data: Iterable[bytes]) -> Iterator[Record]:
-        """The frames of a stream, and what is between them."""
-        framer = self.format.framer(limits=self._limits, strict=self._strict, **self._own)
+    def records(self, data: Iterable[bytes], offset: int = 0) -> Iterator[Record]:
+        """The frames of a stream whose first byte has that offset, and what is between them."""
+        framer = self.format.framer(
+            limits=self._limits, strict=self._strict, offset=offset, **self._own
+        )
         return scan(framer, data)
 
     def nested(self, message: Message) -> Iterator[Nested | Unreadable]:

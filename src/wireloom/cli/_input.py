@@ -22,6 +22,7 @@ __all__ = [
     "from_text",
     "lines",
     "open_binary",
+    "skip",
 ]
 
 CHUNK = 1 << 18
@@ -82,6 +83,14 @@ def chunks(stream: BinaryIO) -> Iterator[bytes]:
     read = cast("Callable[[int], bytes]", getattr(stream, "read1", stream.read))
     while chunk := read(CHUNK):
         yield chunk
+
+
+def skip(data: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """The chunks without the first `size` bytes."""
+    for chunk in data:
+        if size < len(chunk):
+            yield chunk[size:]
+        size = max(size - len(chunk), 0)
 
 
 def lines(data: Iterable[bytes]) -> Iterator[str]:

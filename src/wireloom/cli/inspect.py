@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -14,7 +14,7 @@ import wireloom
 from wireloom.cli._codec import Codec
 from wireloom.cli._help import examples
 from wireloom.cli._hex import HexError, parse_hex
-from wireloom.cli._input import from_text, open_binary
+from wireloom.cli._input import from_text, open_binary, skip
 from wireloom.cli._options import DecodeOptions, decode_options, force_option, limit_option
 from wireloom.cli._output import show, text_output
 from wireloom.errors import DecodeError
@@ -38,7 +38,7 @@ class _Section:
 @click.command(
     epilog=examples(
         "wireloom inspect 0003 0000 0000 0000 0000",
-        "wireloom inspect capture.bin --limit 3",
+        "wireloom inspect capture.bin --offset 333 --limit 1",
         "xxd capture.bin | wireloom inspect -",
         "wireloom inspect message.hex --html message.html",
     )
@@ -47,6 +47,13 @@ class _Section:
 @decode_options
 @click.option("--hex/--raw", "is_hex", default=None, help="What a file holds; seen from its text.")
 @limit_option(10, "Show the first N frames.")
+@click.option(
+    "--offset",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="BYTE",
+    help="Start here, at a frame_offset that decode printed.",
+)
 @click.option("--nested/--no-nested", default=True, help="Show payloads of other formats inside.")
 @click.option(
     "--color/--no-color", "colour", default=None, help="Colours; by default on a terminal."
@@ -58,6 +65,7 @@ def command(
     reading: DecodeOptions,
     is_hex: bool | None,
     limit: int,
+    offset: int,
     nested: bool,
     colour: bool | None,
     page: str | None,
@@ -69,8 +77,9 @@ def command(
     the field says why and its bytes are marked.
     """
     with _open(source, is_hex) as data:
-        codec, data = Codec.for_stream(data, reading, nested)
-        sections = _sections(codec, data, limit, nested)
+        codec, data = Codec.for_stream(skip(data, offset), reading, nested)
+        records = islice(codec.records(data, offset), limit)
+        sections = _sections(codec, records, nested)
         failed = _write_page(page, force, sections) if page else _print(sections, colour)
     if failed:
         raise click.exceptions.Exit(1)
@@ -91,11 +100,9 @@ def _open(source: tuple[str, ...], is_hex: bool | None) -> Iterator[Iterator[byt
         raise click.UsageError(f"{what}: {escape(str(error))}") from None
 
 
-def _sections(
-    codec: Codec, data: Iterator[bytes], limit: int, with_nested: bool
-) -> Iterator[_Section]:
+def _sections(codec: Codec, records: Iterable[Record], with_nested: bool) -> Iterator[_Section]:
     """Every record's view, and below each that of the messages inside."""
-    for record in islice(codec.records(data), limit):
+    for record in records:
         yield _section(codec, record)
         if with_nested and not isinstance(record, (Problem, Text)):
             yield from _inside(codec, record.data)
