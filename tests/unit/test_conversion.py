@@ -119,6 +119,16 @@ def test_paths_are_names_or_positions() -> None:
     assert [loss.path for loss in losses] == ["IN.P", "P", "fields[2]", "fields[3]", "fields[4]"]
 
 
+def test_long_paths_are_cut() -> None:
+    field = tibmsg.Field.of("P", Decimal("1.5"))
+    for _ in range(5):
+        field = tibmsg.Field("N" * 200, Tib.MESSAGE, fields=(field,))
+    (loss,) = convert(tibmsg.Message((field,)), to="tibrv").losses
+    assert loss.path.startswith("…N")
+    assert loss.path.endswith("N.P")
+    assert len(loss.path) < 510
+
+
 # --- TibMsg → TibrvMsg ---------------------------------------------------------------------------
 
 

@@ -10,10 +10,14 @@ from typing import Final, TypeVar
 from wireloom.formats._tib.lookup import NamedField
 from wireloom.formats._tib.scalars import text_bytes
 
-__all__ = ["MAX_NAME", "Loss", "LossKind", "Losses", "cut_text", "fit_name", "steps"]
+__all__ = ["MAX_NAME", "MAX_PATH", "Loss", "LossKind", "Losses", "cut_text", "fit_name", "steps"]
 
 MAX_NAME: Final = 254
 """Bytes of a name in TibMsg and TibrvMsg, without its NUL."""
+
+MAX_PATH: Final = 500
+"""Characters of the path to a nested message; of a longer one only the end is kept. A path is noted
+for every loss: with long names at every level a message could ask for a gigabyte of them."""
 
 
 class LossKind(StrEnum):
@@ -68,6 +72,8 @@ F = TypeVar("F", bound=NamedField)
 def steps(fields: Iterable[F], outer: str = "") -> Iterator[tuple[str, F]]:
     """Each field with its path."""
     seen: set[str] = set()
+    if len(outer) > MAX_PATH:
+        outer = f"…{outer[-MAX_PATH:]}"
     for index, field in enumerate(fields):
         name = field.name
         step = name if name and name not in seen else f"fields[{index}]"
