@@ -11,7 +11,6 @@ from wireloom.errors import DecodeError
 from wireloom.formats import tibmsg, tibrv
 from wireloom.formats.tibmsg import Date, FieldType
 
-
 FIRST_NAME = "nam"  # codespell:ignore nam
 """The name that the document gives the field of its first examples."""
 

@@ -236,7 +236,8 @@ def test_there_is_no_such_time(parts: Any) -> None:
 
 def test_blank_is_neither_none_nor_zero() -> None:
     assert isinstance(BLANK, Blank)
-    assert BLANK not in (None, 0, "")
+    others: tuple[Any, ...] = (None, 0, "")
+    assert BLANK not in others
     assert repr(BLANK) == "BLANK"
     assert pickle.loads(pickle.dumps(BLANK)) is BLANK
 

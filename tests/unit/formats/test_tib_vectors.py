@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from wireloom.errors import DecodeError
-from wireloom.formats import get, tibmsg
+from wireloom.formats import get, tibmsg, tibrv
 from wireloom.testing.vectors import load, tib, tib_tibmsg
 from wireloom.wire import DEFAULT_LIMITS
 
@@ -158,6 +158,47 @@ def test_a_wrong_case_is_found_out(
     case = named(format, name)
     change(case)
     assert expected in difference(case)
+
+
+def test_a_partial_may_be_given_to_its_first_nul() -> None:
+    field = tibmsg.Field.partial("P", b"ab\0cd", 3)
+    case = {
+        "format": "tibmsg",
+        "name": "partial",
+        "canonical": True,
+        "hex": tibmsg.build([field]).encode().hex(),
+        "fields": [
+            {
+                "name": "P",
+                "type": "partial",
+                "size": 5,
+                "partial_offset": 3,
+                "hint_type": "uint",
+                "value": "ab",
+                "raw": "6162006364",
+            }
+        ],
+    }
+    assert "built from the fields" in difference(case)
+    assert tib.Verifier().check({**case, "canonical": False}) is None
+    first(case)["value"] = "ab\0cd"
+    assert tib.Verifier().check(case) is None
+    first(case)["value"] = "abc"
+    assert "fields[0].value" in difference(case)
+
+
+def test_xml_that_cannot_be_unpacked_is_refused() -> None:
+    message = tibrv.build([tibrv.Field.of("X", b"\5junk", type=tibrv.FieldType.XML)])
+    case = {
+        "format": "tibrvmsg",
+        "name": "xml",
+        "malformed": True,
+        "hex": message.encode().hex(),
+        "reject_stage": "value",
+        "fields_ok": 0,
+    }
+    assert tib.Verifier().check(case) is None
+    assert "refused in fields[0]" in difference({**case, "fields_ok": 1})
 
 
 def test_an_unknown_typed_view_is_a_finding() -> None:

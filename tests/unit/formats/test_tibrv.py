@@ -530,6 +530,17 @@ def test_xml_that_cannot_be_unpacked_has_its_bytes_as_value(data: bytes) -> None
         back["X"].document()
 
 
+def test_views_of_a_message_do_not_unpack_what_is_out_of_proportion() -> None:
+    bomb = build([Field.of("X", "x" * 10**6, type=T.XML)])
+    assert bomb["X"].value == "x" * 10**6
+    assert "value" not in bomb.to_dict()["fields"][0]
+    assert FORMAT.from_dict(bomb.to_dict()) == bomb
+    assert bomb.outline().children[-1].value == "cannot be unpacked, or is very long"
+    short = build([Field.of("X", "<a/>", type=T.XML)])
+    assert short.outline().children[-1].value == "<a/>"
+    assert short.to_dict()["fields"][0]["value"] == "<a/>"
+
+
 # --- writing ------------------------------------------------------------------------------------
 
 

@@ -18,6 +18,7 @@ __all__ = [
     "check_plausible",
     "datetime_data",
     "datetime_text",
+    "modest_xml",
     "read_datetime",
     "read_strings",
     "read_subject",
@@ -157,6 +158,18 @@ def read_xml(data: bytes, max_size: int = MAX_XML) -> str:
     if len(text) != length or not inflater.eof:
         raise _bad(f"the xml is not the {length} bytes that it states", start)
     return text.decode("utf-8", "surrogateescape")
+
+
+def modest_xml(data: bytes) -> str | None:
+    """The text of an xml field for views that show all fields; None if it cannot be unpacked.
+
+    Also None for a text far longer than its stream, so that a small hostile message cannot make a
+    view of it large. Markup shrinks to a fifth or a tenth.
+    """
+    try:
+        return read_xml(data, 16 * len(data) + 1024)
+    except DecodeError:
+        return None
 
 
 def xml_data(text: str) -> bytes:

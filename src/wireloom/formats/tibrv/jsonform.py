@@ -16,7 +16,7 @@ from wireloom.formats._tib.jsonform import (
     put_scalar,
 )
 from wireloom.formats._tib.scalars import Kind, from_json, get_text, put_text, write
-from wireloom.formats.tibrv.content import datetime_text, subject_data, xml_data
+from wireloom.formats.tibrv.content import datetime_text, modest_xml, subject_data, xml_data
 from wireloom.formats.tibrv.message import Dialect, Field, Message
 from wireloom.formats.tibrv.types import ARRAY_CODES, KINDS, FieldType, Form
 from wireloom.formats.tibrv.walk import MAX_DEPTH
@@ -124,7 +124,7 @@ def _says(out: Json, kind: FieldType, data: bytes) -> bool:
 
 
 def _put_content(out: Json, field: Field) -> None:
-    value = field.value
+    value = modest_xml(field.data) if field.type == FieldType.XML else field.value
     parts = field.time_parts
     if isinstance(value, dt.datetime) and parts is not None:
         out["sec"], out["usec"] = parts
@@ -133,7 +133,7 @@ def _put_content(out: Json, field: Field) -> None:
         put_text(out, "value", value)
     elif isinstance(value, tuple):
         out["values"] = elements_to_json(value)
-    else:
+    elif field.type != FieldType.XML:  # whose data is in "raw" anyway
         out["value"] = "0x" + field.data.hex()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from wireloom.errors import DecodeError
 from wireloom.formats._tib.show import add_error, brief
 from wireloom.formats.tibrv.codec import DialectOption, decode, field_at
+from wireloom.formats.tibrv.content import modest_xml
 from wireloom.formats.tibrv.message import Field
 from wireloom.formats.tibrv.types import FieldType
 from wireloom.formats.tibrv.walk import ELEMENT, HEADER_LEN, MAGIC, Slot, body_end, walk
@@ -70,7 +71,11 @@ def _add(parent: Node, data: bytes, slot: Slot, field: Field, index: int) -> Nod
     nested = field.type in (FieldType.MESSAGE, FieldType.ARRAY_MSG)
     meaning = kind if field.fid is None else f"{kind}, field id {field.fid}"
     name = field.name if field.name else f"field {index}"
-    value = "" if nested else brief(field.value)
+    if field.type == FieldType.XML:
+        text = modest_xml(field.data)
+        value = "cannot be unpacked, or is very long" if text is None else brief(text)
+    else:
+        value = "" if nested else brief(field.value)
     node = parent.add(name, start, data_end - start, value, meaning)
     node.add("name", start, type_at - start, "none" if field.name is None else brief(field.name))
     node.add("type", type_at, 1, code, kind)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from wireloom.errors import DecodeError
 from wireloom.formats import get
+from wireloom.formats._tib.scalars import put_text
 from wireloom.formats.tibrv import FORMAT, Field, FieldType
 from wireloom.formats.tibrv import Message as TibrvMsg
 from wireloom.formats.tibrv.jsonform import field_to_dict
@@ -47,7 +49,19 @@ class TibrvFamily(Family):
             out["messages"] = [message.fields for message in field.messages]
         elif field.type not in (FieldType.OPAQUE, FieldType.ENCRYPTED):
             out["raw"] = field.data.hex()
+        if field.type == FieldType.XML:
+            put_text(out, "value", field.document())
         return out
+
+    def read_all(self, message: Message) -> None:
+        """Unpack every xml field, which decoding alone does not."""
+        for index, field in enumerate(self.fields(message)):
+            if field.type == FieldType.XML:
+                try:
+                    field.document()
+                except DecodeError as error:
+                    error.within(f"fields[{index}]")
+                    raise
 
     def build(self, case: Case) -> Message:
         """The message made from the case's fields, by value wherever that says it all."""
