@@ -18,13 +18,15 @@ from wireloom.formats.blaze import (
     Model,
     ModelBuilder,
     NClass,
+    encode_nclass,
     from_blz,
     load_blz,
+    new_value,
     to_blz,
 )
 from wireloom.formats.blaze import blz as blz_module
 from wireloom.formats.blaze.blz import MAX_INCLUDE_DEPTH
-from wireloom.formats.blaze.model import MAX_CLASS_DEPTH, MAX_FIELDS, PRIMITIVES
+from wireloom.formats.blaze.declarations import MAX_CLASS_DEPTH, MAX_FIELDS, PRIMITIVES
 
 FLEET = """\
 # A comment
@@ -193,6 +195,7 @@ def in_class(*lines: str) -> str:
         ('@model_name "a', 1, "unexpected 'a text without an end'"),
         ('@model_name "a\tb"', 1, "a text must be printable"),
         ("\n@namespace_end", 2, "no namespace is open"),
+        ('@namespace "a"\n' * 17, 17, "namespaces are nested deeper than 16"),
         ("@define", 1, "expected a name, not the end of the line"),
         ("@define X", 1, "expected a number, not the end of the line"),
         ("@define X y", 1, "'y' is not defined"),
@@ -289,6 +292,7 @@ def test_an_error_has_its_line(text: str, line: int, reason: str) -> None:
         (lambda: Model(entities=(EnumDecl("E", ()),)), "enum E has no members"),
         (lambda: Model(entities=(EnumDecl("E", (EnumMember("A", 0, '"'),)),)), "a description"),
         (lambda: Model(entities=(NClass("C", 1, namespace=('"',)),)), "the namespace"),
+        (lambda: Model(entities=(NClass("C", 1, namespace=("a",) * 17),)), "nested deeper than 16"),
         (lambda: Model(entities=(NClass("C C", 1),)), "'C C' is not a name"),
         (lambda: Model(entities=(NClass("", 1),)), "'' is not a name"),
         (lambda: Model(entities=(NClass("int_16", 1),)), "a word of the language"),
@@ -322,6 +326,14 @@ def test_a_class_has_no_more_fields_than_an_index_can_tell() -> None:
         nclass.field(f"f{i}", "bool")
     with pytest.raises(SourceError, match="more than 65534 fields"):
         nclass.field("g", "bool")
+
+
+def test_large_models_are_read_in_linear_time() -> None:
+    fields = "\n".join(f'int_32 f{i} "text"' for i in range(20_000))
+    keys = "\n".join(f"@key @id {i} @fldset {{f{i}}} @key_end" for i in range(10_000))
+    model = from_blz(f"nclass C\n{{\n@id 1\n{fields}\n{keys}\n}}\n")
+    assert len(model.nclasses[0].fields) == 20_000
+    assert encode_nclass(new_value(model, "C", {"f19999": 1})).hex() == "06000000204e01000000"
 
 
 # --- files ----------------------------------------------------------------------------------------

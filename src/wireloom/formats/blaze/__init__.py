@@ -50,19 +50,18 @@ from wireloom.formats.blaze.codes import (
     TransactionResult,
     TransactionType,
 )
-from wireloom.formats.blaze.dialects import DIALECTS, Dialect, get_dialect
-from wireloom.formats.blaze.format import FORMAT, Blaze, Subscription, decode_body
-from wireloom.formats.blaze.frames import FORMS, Rules, Splitter, header_fields
-from wireloom.formats.blaze.model import (
+from wireloom.formats.blaze.declarations import (
     Define,
     EnumDecl,
     EnumMember,
     FieldDecl,
     Key,
-    Model,
-    ModelBuilder,
     NClass,
 )
+from wireloom.formats.blaze.dialects import DIALECTS, Dialect, get_dialect
+from wireloom.formats.blaze.format import FORMAT, Blaze, Subscription, decode_body
+from wireloom.formats.blaze.frames import FORMS, Rules, Splitter, header_fields
+from wireloom.formats.blaze.model import Model, ModelBuilder
 from wireloom.formats.blaze.nclass import NClassValue, Sparse, Value, new_value
 from wireloom.formats.blaze.packets import (
     PACKETS,

@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wireloom.errors import SourceError
-from wireloom.formats.blaze.model import EnumDecl, Model, ModelBuilder, NClass, NClassBuilder
+from wireloom.formats.blaze.model import (
+    EnumDecl,
+    Model,
+    ModelBuilder,
+    NClass,
+    NClassBuilder,
+    check_namespace,
+)
 
 __all__ = ["MAX_INCLUDE_DEPTH", "MAX_SOURCE", "from_blz", "load_blz", "to_blz"]
 
@@ -274,6 +281,7 @@ class _Parser:
 
     def _read_namespace(self) -> None:
         self._namespace.append(self._text())
+        check_namespace(self._namespace)
 
     def _namespace_end(self) -> None:
         if not self._namespace:

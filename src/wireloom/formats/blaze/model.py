@@ -13,17 +13,29 @@ A `Model` is immutable and checked when it is made. It comes from a ``.blz`` tex
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from wireloom.errors import SourceError
+from wireloom.formats.blaze.declarations import (
+    MAX_CLASS_DEPTH,
+    MAX_CLASS_ID,
+    MAX_ELEMENTS,
+    MAX_FIELDS,
+    MAX_NAMESPACES,
+    MAX_STRING,
+    PRIMITIVES,
+    Define,
+    Entity,
+    EnumDecl,
+    EnumMember,
+    FieldDecl,
+    Key,
+    NClass,
+)
 
 __all__ = [
-    "MAX_CLASS_DEPTH",
-    "MAX_CLASS_ID",
-    "MAX_ELEMENTS",
-    "PRIMITIVES",
     "Define",
     "EnumBuilder",
     "EnumDecl",
@@ -34,117 +46,11 @@ __all__ = [
     "ModelBuilder",
     "NClass",
     "NClassBuilder",
+    "check_namespace",
 ]
-
-PRIMITIVES: Mapping[str, tuple[str, int]] = {
-    "bool": ("?", 1),
-    "int_16": ("h", 2),
-    "uint_16": ("H", 2),
-    "int_32": ("i", 4),
-    "uint_32": ("I", 4),
-    "int_64": ("q", 8),
-    "uint_64": ("Q", 8),
-    "float_32": ("f", 4),
-    "float_64": ("d", 8),
-    "ascii": ("c", 1),
-    "byte": ("B", 1),
-}
-"""Struct code and bytes of every type that is not declared in the model (SPEC §4)."""
-
-MAX_CLASS_ID = (1 << 20) - 1
-"""NCLSID has 20 bits, and zero is excluded."""
-MAX_ELEMENTS = 1 << 16
-"""An array element's INDEX has 16 bits."""
-MAX_FIELDS = (1 << 16) - 2
-"""A field's INDEX has 16 bits and starts at 2 in one dialect."""
-MAX_STRING = (1 << 32) - 1
-"""A string's LEN has 32 bits."""
-MAX_CLASS_DEPTH = 64
-"""Classes inside classes. Real models nest two or three; the walkers recurse, so it is bounded."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _RESERVED = frozenset({"enum", "nclass", *PRIMITIVES})
-
-
-@dataclass(frozen=True, slots=True)
-class EnumMember:
-    """A named number of an enum."""
-
-    name: str
-    value: int
-    text: str = ""
-    """The description behind it, for people."""
-
-
-@dataclass(frozen=True, slots=True)
-class EnumDecl:
-    """A named list of numbers; on the wire a signed 32-bit number."""
-
-    name: str
-    members: tuple[EnumMember, ...]
-    namespace: tuple[str, ...] = ()
-
-    def name_of(self, value: int) -> str | None:
-        """The first member with that value."""
-        return next((member.name for member in self.members if member.value == value), None)
-
-    def value_of(self, name: str) -> int | None:
-        """The value of that member."""
-        return next((member.value for member in self.members if member.name == name), None)
-
-
-@dataclass(frozen=True, slots=True)
-class FieldDecl:
-    """A field of a class. Its INDEX on the wire follows from its place in the class."""
-
-    name: str
-    type: str
-    """A name from `PRIMITIVES`, or of an enum or class that is declared before."""
-    count: int = 1
-    """More than 1: the most bytes of a string (``ascii``), or the number of elements."""
-    text: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """Fields that tell the objects of a class apart."""
-
-    id: int
-    fields: tuple[str, ...]
-    primary: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class NClass:
-    """A class of objects."""
-
-    name: str
-    id: int
-    """NCLSID on the wire."""
-    fields: tuple[FieldDecl, ...] = ()
-    keys: tuple[Key, ...] = ()
-    persistent: bool = False
-    namespace: tuple[str, ...] = ()
-
-    @property
-    def primary_key(self) -> Key | None:
-        """The primary key, if it has one."""
-        return next((key for key in self.keys if key.primary), None)
-
-    def position(self, name: str) -> int | None:
-        """Place of the field of that name, from 0."""
-        return next((i for i, decl in enumerate(self.fields) if decl.name == name), None)
-
-
-@dataclass(frozen=True, slots=True)
-class Define:
-    """A named number, usable for lengths and ids in the text it comes from."""
-
-    name: str
-    value: int
-
-
-Entity = EnumDecl | NClass
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +116,7 @@ def _replay(model: Model) -> None:
     for define in model.defines:
         builder.define(define.name, define.value)
     for entity in model.entities:
-        for part in entity.namespace:
-            _check_text("the namespace", part)
+        check_namespace(entity.namespace)
         if isinstance(entity, EnumDecl):
             enum = builder.enum(entity.name)
             for member in entity.members:
@@ -223,6 +128,18 @@ def _replay(model: Model) -> None:
             for key in entity.keys:
                 nclass.key(key.id, *key.fields, primary=key.primary)
     builder.close()
+
+
+def check_namespace(namespace: Sequence[str]) -> None:
+    """See that a namespace can be written.
+
+    Raises:
+        SourceError: it is nested too deeply, or a part of it is no text.
+    """
+    if len(namespace) > MAX_NAMESPACES:
+        raise SourceError(f"namespaces are nested deeper than {MAX_NAMESPACES}")
+    for part in namespace:
+        _check_text("the namespace", part)
 
 
 def _check_text(what: str, text: str) -> None:
@@ -284,6 +201,7 @@ class NClassBuilder:
         self._id: int | None = None
         self._fields: dict[str, FieldDecl] = {}
         self._keys: dict[int, Key] = {}
+        self._has_primary = False
         self._persistent = False
 
     def id(self, number: int) -> Self:
@@ -327,16 +245,19 @@ class NClassBuilder:
         _check_number("a key id", id, 0, (1 << 31) - 1)
         if id in self._keys:
             raise SourceError(f"class {self.name} has a key {id} already")
-        if primary and any(key.primary for key in self._keys.values()):
+        if primary and self._has_primary:
             raise SourceError(f"class {self.name} has a primary key already")
         if not fields:
             raise SourceError(f"key {id} has no fields")
-        for i, name in enumerate(fields):
+        seen: set[str] = set()
+        for name in fields:
             if name not in self._fields:
                 raise SourceError(f"class {self.name} has no field {name!r}")
-            if name in fields[:i]:
+            if name in seen:
                 raise SourceError(f"key {id} names {name!r} twice")
+            seen.add(name)
         self._keys[id] = Key(id, fields, primary)
+        self._has_primary = self._has_primary or primary
         return self
 
     def persistent(self) -> Self:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
 from wireloom.errors import EncodeError
 from wireloom.formats.blaze.codes import Encoding
-from wireloom.formats.blaze.model import PRIMITIVES, EnumDecl, FieldDecl, Model, NClass
+from wireloom.formats.blaze.declarations import PRIMITIVES, EnumDecl, FieldDecl, NClass
+from wireloom.formats.blaze.model import Model
 from wireloom.messages import Json
 
 __all__ = ["ClassLayout", "NClassValue", "Slot", "Sparse", "Value", "layout_of", "new_value"]
@@ -196,6 +197,7 @@ class Slot:
         "hex_name",
         "is_array",
         "is_string",
+        "labels",
         "layout",
         "names",
         "pack",
@@ -215,12 +217,13 @@ class Slot:
     """The bytes of a scalar or element; raises what it likes."""
     names: Mapping[str, float] | None
     """Numbers that may be given by name."""
+    labels: Mapping[int, str]
+    """Names of an enum's numbers."""
     enum: EnumDecl | None
     layout: ClassLayout | None
     """Of a field or element that is an object."""
 
-    def __init__(self, model: Model, nclass: NClass, place: int) -> None:
-        decl = nclass.fields[place]
+    def __init__(self, model: Model, decl: FieldDecl, place: int, taken: Set[str]) -> None:
         entity = model.entity(decl.type)
         self.decl = decl
         self.place = place
@@ -233,10 +236,13 @@ class Slot:
         self.read = _READERS[code]
         self.pack = _PACKERS[code]
         self.names = _FLOATS if code in "fd" else None
+        self.labels = {}
         if self.enum is not None:
             self.names = {member.name: member.value for member in self.enum.members}
+            # From the last to the first: of members with one value, the first gives its name.
+            self.labels = {member.value: member.name for member in reversed(self.enum.members)}
         self.hex_name = f"{decl.name}_hex"
-        while nclass.position(self.hex_name) is not None:
+        while self.hex_name in taken:
             self.hex_name += "_"
 
     def write(self, value: Any) -> bytes:
@@ -312,8 +318,7 @@ class Slot:
             return value.to_values()
         if self.enum is not None:
             assert isinstance(value, int)
-            name = self.enum.name_of(value)
-            return value if name is None else name
+            return self.labels.get(value, value)
         if isinstance(value, float) and not math.isfinite(value):
             return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         return value
@@ -393,7 +398,8 @@ class ClassLayout:
     def __init__(self, model: Model, nclass: NClass) -> None:
         self.model = model
         self.nclass = nclass
-        self.slots = tuple(Slot(model, nclass, place) for place in range(len(nclass.fields)))
+        taken = {decl.name for decl in nclass.fields}
+        self.slots = tuple(Slot(model, decl, i, taken) for i, decl in enumerate(nclass.fields))
         self.by_name = {slot.decl.name: slot for slot in self.slots}
         self.full_size = 4 + sum(2 + _full_size(slot) for slot in self.slots)
         """Bytes of an object in the encoding ALL, without its texts."""
