@@ -21,7 +21,7 @@ from typing import Any
 
 import click
 
-from wireloom.cli._help import examples
+from wireloom.cli._help import Group, examples
 from wireloom.errors import OptionError, WireloomError
 from wireloom.view import escape
 
@@ -58,7 +58,7 @@ def _quiet_exits() -> Iterator[None]:
         raise click.ClickException(escape(f"{where}{error.strerror or error}")) from error
 
 
-class _Commands(click.Group):
+class _Commands(Group):
     """The commands are the files of this package."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -85,7 +85,6 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 @click.group(
     cls=_Commands,
-    context_settings={"help_option_names": ["-h", "--help"]},
     epilog=examples(
         "wireloom inspect 0003 0000 0000 0000 0000",
         "wireloom decode capture.bin --csv -o capture.csv",

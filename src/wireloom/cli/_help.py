@@ -1,8 +1,32 @@
-"""What the help texts have in common."""
+"""What the commands and their help texts have in common."""
 
 from __future__ import annotations
 
-__all__ = ["examples"]
+import click
+
+__all__ = ["Command", "Group", "examples"]
+
+_NAMES = ["-h", "--help"]
+
+
+# A method, because click's `help_option_names` is a property of one call: whoever asks a command
+# for its help in another way, as the documentation does, would get another text.
+class Command(click.Command):
+    """A command that also takes ``-h``."""
+
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:
+        """Both names, wherever the help is asked for."""
+        return _NAMES
+
+
+class Group(click.Group):
+    """A command with sub-commands that all take ``-h``."""
+
+    command_class = Command
+
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:
+        """Both names, wherever the help is asked for."""
+        return _NAMES
 
 
 def examples(*lines: str) -> str:

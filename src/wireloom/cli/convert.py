@@ -13,7 +13,7 @@ import click
 import wireloom
 from wireloom.cli._codec import Codec, count
 from wireloom.cli._flat import json_line
-from wireloom.cli._help import examples
+from wireloom.cli._help import Command, examples
 from wireloom.cli._input import chunks, file_argument, lines, open_binary
 from wireloom.cli._options import (
     JSON_SUFFIXES,
@@ -45,11 +45,12 @@ _Item = tuple[str, Message | str]
 
 
 @click.command(
+    cls=Command,
     epilog=examples(
         "wireloom convert quotes.tibmsg --to tibrv -o quotes.tibrv",
         "wireloom convert quotes.tibrv --to json > quotes.jsonl",
         "wireloom convert quotes.jsonl --to tibmsg --no-loss -o quotes.tibmsg",
-    )
+    ),
 )
 @file_argument
 @click.option("--to", type=click.Choice([*names(), "json"]), required=True, help="What to make.")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import click
 
 from wireloom.cli._codec import Account, Codec
-from wireloom.cli._help import examples
+from wireloom.cli._help import Command, examples
 from wireloom.cli._input import PathOrDash, chunks, file_argument, open_binary
 from wireloom.cli._options import (
     DecodeOptions,
@@ -29,12 +29,13 @@ _TABLE = ("frame_offset", "frame_length", "type", "content")
 
 
 @click.command(
+    cls=Command,
     epilog=examples(
         "wireloom decode capture.bin",
         "wireloom decode capture.bin --csv --columns frame_offset,packet,nonce -o hello.csv",
         "wireloom decode quotes.qform --dictionary tss_fields.cf --table --limit 20",
         "cat capture.bin | wireloom decode - --errors bad.jsonl | jq .packet",
-    )
+    ),
 )
 @file_argument
 @decode_options

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wireloom.cli._help import examples
+from wireloom.cli._help import Group, examples
 from wireloom.cli._input import chunks, lines, open_binary
 from wireloom.cli._options import (
     JSON_SUFFIXES,
@@ -38,11 +38,12 @@ _COLUMNS = ("fid", "name", "type", "value", "kind", "size", "members")
 
 
 @click.group(
+    cls=Group,
     epilog=examples(
         "wireloom dict show tss_fields.cf --name 'BID*'",
         "wireloom dict check /etc/sass",
         "wireloom dict convert RDMFieldDictionary --to cfile -o tss_fields.cf",
-    )
+    ),
 )
 def command() -> None:
     """Show, check and convert field dictionaries.

@@ -7,7 +7,7 @@ from typing import IO
 
 import click
 
-from wireloom.cli._help import examples
+from wireloom.cli._help import Command, examples
 from wireloom.cli._input import chunks, file_argument, lines, open_binary
 from wireloom.cli._options import force_option
 from wireloom.cli._output import binary_output, text_output
@@ -20,11 +20,12 @@ __all__ = ["command"]
 
 
 @click.command(
+    cls=Command,
     epilog=examples(
         "wireloom encode messages.jsonl -o messages.bin",
         'echo \'{"format":"nrep","packet":"HELLO","nonce":0}\' | wireloom encode --hex',
         "wireloom decode a.bin | jq -c 'select(.packet==\"HELLO\")' | wireloom encode > hello.bin",
-    )
+    ),
 )
 @file_argument
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write to this file.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wireloom.cli._help import examples
+from wireloom.cli._help import Command, examples
 from wireloom.cli._options import OutputOptions, output_options
 from wireloom.cli._output import make_console, show, text_output
 from wireloom.cli._sinks import open_sink
@@ -23,12 +23,13 @@ __all__ = ["command"]
 
 
 @click.command(
+    cls=Command,
     epilog=examples(
         "wireloom formats",
         "wireloom formats nrep",
         "wireloom formats nrep --type HELLO",
         "wireloom formats blaze --json",
-    )
+    ),
 )
 @click.argument("name", metavar="[NAME]", required=False, type=click.Choice(names()))
 @click.option("-t", "--type", "only", metavar="TYPE", help="Only this packet or field type.")

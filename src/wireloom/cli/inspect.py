@@ -12,7 +12,7 @@ import click
 
 import wireloom
 from wireloom.cli._codec import Codec
-from wireloom.cli._help import examples
+from wireloom.cli._help import Command, examples
 from wireloom.cli._hex import HexError, parse_hex
 from wireloom.cli._input import from_text, open_binary, skip
 from wireloom.cli._options import DecodeOptions, decode_options, force_option, limit_option
@@ -36,12 +36,13 @@ class _Section:
 
 
 @click.command(
+    cls=Command,
     epilog=examples(
         "wireloom inspect 0003 0000 0000 0000 0000",
         "wireloom inspect capture.bin --offset 333 --limit 1",
         "xxd capture.bin | wireloom inspect -",
         "wireloom inspect message.hex --html message.html",
-    )
+    ),
 )
 @click.argument("source", metavar="[FILE|HEX...]", nargs=-1)
 @decode_options

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wireloom.cli._help import examples
+from wireloom.cli._help import Group, examples
 from wireloom.cli._options import OutputOptions, output_options
 from wireloom.cli._sinks import open_sink
 from wireloom.errors import SourceError
@@ -26,7 +26,8 @@ _path = click.option(
 
 
 @click.group(
-    epilog=examples("wireloom model check fleet.blz", "wireloom model show fleet.blz --name TRUCK")
+    cls=Group,
+    epilog=examples("wireloom model check fleet.blz", "wireloom model show fleet.blz --name TRUCK"),
 )
 def command() -> None:
     """Check and show .blz models, which declare the bodies of Blaze packets."""

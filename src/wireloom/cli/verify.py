@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wireloom.cli._help import examples
+from wireloom.cli._help import Command, examples
 from wireloom.view import escape
 
 if TYPE_CHECKING:
@@ -18,10 +18,11 @@ __all__ = ["command"]
 
 
 @click.command(
+    cls=Command,
     epilog=examples(
         "wireloom verify vectors/nrep.jsonl",
         "wireloom verify -v vectors/*.jsonl",
-    )
+    ),
 )
 @click.argument(
     "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
