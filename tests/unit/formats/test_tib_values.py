@@ -189,6 +189,12 @@ def test_a_written_time_is_read_again(time: dt.time) -> None:
     assert value.to_time() == time
 
 
+def test_a_time_is_as_coarse_as_it_can_be() -> None:
+    assert Time.of(dt.time(1, 2)) == Time(1, 2, 0)
+    assert Time.of(dt.time(1, 2, 3, 4000)) == Time(1, 2, 3, 4, Resolution.MILLISECOND)
+    assert Time.of(dt.time(1, 2, 3, 4)) == Time(1, 2, 3, 4, Resolution.MICROSECOND)
+
+
 def test_what_a_time_tells() -> None:
     time = Time(1, 2, 3, 4, Resolution.MICROSECOND)
     assert (time.fraction_ns, time.day_ns, time.code) == (4000, 3_723_000_004_000, 2)

@@ -199,6 +199,9 @@ def test_xml_that_cannot_be_unpacked_is_refused() -> None:
     }
     assert tib.Verifier().check(case) is None
     assert "refused in fields[0]" in difference({**case, "fields_ok": 1})
+    good = tibrv.build([tibrv.Field.of("X", "<a/>", type=tibrv.FieldType.XML)])
+    more = tibrv.build([*good, tibrv.Field.of("A", 1)])
+    assert difference({**case, "hex": more.encode().hex()}) == "accepted"
 
 
 def test_an_unknown_typed_view_is_a_finding() -> None:
