@@ -273,3 +273,19 @@ def test_malformed_events_and_reactions_of_a_session() -> None:
     zero = request[:40] + "00000000" + request[48:]
     assert check({**session, "hex": zero}) is None
     assert check({**session, "hex": request + "00"}) is not None
+
+
+def test_a_case_may_be_in_another_dialect() -> None:
+    case = changed("txrqst_ins_point", dialect="vulgaris 2017")
+    data = case["hex"].replace("2000012d", "1000012d")
+    case["hex"] = data
+    case["fields"]["ENCTYP"] = [1, "INDEXNOTZERO"]
+    assert check(case) is None
+    assert check(case, {**SCHEMA, "dialect": "2019"}) is None
+    assert check({**case, "dialect": "seed"}) is not None
+    del case["dialect"]
+    assert check(case, {**SCHEMA, "dialect": "2019"}) is None
+    assert check(case) is not None
+    unknown = {**case, "hex": data.replace("1000012d", "9000012d")}
+    unknown["fields"]["ENCTYP"] = [9, None]
+    assert "9 is not an encoding" in (check(unknown) or "")

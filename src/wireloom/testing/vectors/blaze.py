@@ -10,6 +10,7 @@ from typing import Any
 
 from wireloom.errors import WireloomError
 from wireloom.formats.blaze import (
+    DIALECTS,
     FORMAT,
     PACKETS,
     BlazePacket,
@@ -23,6 +24,7 @@ from wireloom.formats.blaze import (
     encode_nclass,
     new_value,
 )
+from wireloom.formats.blaze.dialects import DOCUMENT
 from wireloom.formats.blaze.frames import FORMS, form_at
 from wireloom.formats.blaze.nclass import Slot
 from wireloom.framing import Frame, scan
@@ -59,6 +61,7 @@ class Verifier:
 
     def __init__(self) -> None:
         self._model: Model | None = None
+        self._dialect = DOCUMENT
 
     def accepts(self, case: Case) -> bool:
         """Whether the case belongs to this family."""
@@ -79,10 +82,11 @@ class Verifier:
             match case["kind"]:
                 case "schema":
                     self._model = _model(case)
+                    self._dialect = _dialect(case, DOCUMENT)
                 case "frame":
-                    _check_frame(case, self._model)
+                    _check_frame(case, self._model, _dialect(case, self._dialect))
                 case "malformed":
-                    _check_malformed(case, self._model)
+                    _check_malformed(case, self._model, _dialect(case, self._dialect))
                 case _:
                     _check_stream(case)
         except _Wrong as wrong:
@@ -95,6 +99,12 @@ class Verifier:
 def _expect(what: str, got: object, wanted: object) -> None:
     if type(got) is not type(wanted) or got != wanted:
         raise _Wrong(f"{what}: got {got!r}, expected {wanted!r}")
+
+
+def _dialect(case: Case, otherwise: str) -> str:
+    """The dialect that a case names in its own words; "seed" is the document."""
+    named = str(case.get("dialect", otherwise))
+    return next((name for name in DIALECTS if name in named), DOCUMENT)
 
 
 # --- the model ----------------------------------------------------------------------------------
@@ -124,11 +134,11 @@ def _model(case: Case) -> Model:
 # --- frames -------------------------------------------------------------------------------------
 
 
-def _check_frame(case: Case, model: Model | None) -> None:
+def _check_frame(case: Case, model: Model | None, dialect: str) -> None:
     data = bytes.fromhex(case["hex"])
     _expect("total_len", len(data), case["total_len"])
     _check_header(data, case)
-    packet = FORMAT.decode(data)
+    packet = FORMAT.decode(data, dialect=dialect)
     _expect("packet", packet.type_name, case["packet"])
     _check_fields(packet, case, data)
     _check_sender(packet, case)
@@ -199,7 +209,9 @@ def _check_dict(packet: BlazePacket) -> None:
 
 def _encoding(packet: BlazePacket, body: Mapping[str, Any]) -> Encoding:
     number, name = body.get("enctyp_from_sbsreq") or (getattr(packet, "enctyp", 0), None)
-    encoding = Encoding(number)
+    encoding = DIALECTS[packet.dialect].encoding(number)
+    if encoding is None:
+        raise _Wrong(f"{number} is not an encoding")
     if name is not None:
         _expect("encoding", encoding.name, name)
     return encoding
@@ -216,7 +228,8 @@ def _check_body(
     name, raw = body["nclass"], bytes.fromhex(body["hex"])
     encoding = _encoding(packet, body)
     subscriptions = {getattr(packet, "sbsrid", 0): (name, encoding)}
-    value = FORMAT.decode(data, model=model, subscriptions=subscriptions).nclass
+    options: Any = {"model": model, "dialect": packet.dialect, "subscriptions": subscriptions}
+    value = FORMAT.decode(data, **options).nclass
     if value is None:
         raise _Wrong("the body was not decoded")
     _expect("nclass", value.nclass.name, name)
@@ -319,7 +332,7 @@ def _build(case: Case, body: bytes | None) -> BlazePacket:
 # --- malformed ----------------------------------------------------------------------------------
 
 
-def _check_malformed(case: Case, model: Model | None) -> None:
+def _check_malformed(case: Case, model: Model | None, dialect: str) -> None:
     data = bytes.fromhex(case["hex"])
     reaction = case.get("expect", "")
     if "connection error" in reaction:
@@ -330,7 +343,7 @@ def _check_malformed(case: Case, model: Model | None) -> None:
     if _OF_A_SESSION.search(reaction):
         # Wrong only in the state of a session: the packet as such may be well formed.
         try:
-            packet = FORMAT.decode(data, model=model)
+            packet = FORMAT.decode(data, model=model, dialect=dialect)
         except WireloomError:
             return
         _expect("encode", packet.encode().hex(), data.hex())
@@ -338,9 +351,12 @@ def _check_malformed(case: Case, model: Model | None) -> None:
         # The case does not say what the subscription is about: it must fail for every class.
         sbsrid = int.from_bytes(data[4:8], "big")
         for nclass in model.nclasses:
-            _expect_error(data, {"model": model, "subscriptions": {sbsrid: nclass.name}})
+            subscriptions = {sbsrid: nclass.name}
+            _expect_error(
+                data, {"model": model, "dialect": dialect, "subscriptions": subscriptions}
+            )
     else:
-        _expect_error(data, {"model": model})
+        _expect_error(data, {"model": model, "dialect": dialect})
 
 
 def _is_form(data: bytes) -> bool:
