@@ -52,7 +52,7 @@ def run_atheris(names: list[str], seconds: int) -> int:
 
 def _corpus(name: str, target: str) -> Path:
     """A folder with the seeds, and with what former runs found to be interesting."""
-    from targets import seeds
+    from resources import seeds
 
     folder = BUILD / target
     folder.mkdir(parents=True, exist_ok=True)

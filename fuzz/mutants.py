@@ -15,12 +15,12 @@ import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from heapq import heappush, heapreplace
 from pathlib import Path
 from types import FrameType
 
-from targets import Target, seeds
+from resources import seeds
+from targets import Target
 
 from wireloom.testing.mutations import Mutator
 
@@ -103,20 +103,20 @@ def save(name: str, data: bytes, why: str) -> str:
     return f"./run fuzz --reproduce {path.relative_to(CRASHES.parent.parent)}"
 
 
-@cache
-def _prepared(name: str, seed: int) -> tuple[Target, Mutator]:
-    target, found = Target(name), seeds(name)
-    for data in found[:100]:
-        target.run(data)  # what is imported on first use is no part of any mutant's time
-    return target, Mutator(found, seed)
+_prepared: tuple[Target, Mutator]
+"""What a worker works with; set once when it starts."""
 
 
 def _late(signum: int, frame: FrameType | None) -> None:
     raise TooSlowError(f"more than {MAX_SECONDS} s")
 
 
-def _begin() -> None:
-    """Set up a worker: a ceiling on its memory, and an alarm clock."""
+def _begin(name: str, samples: list[bytes], seed: int) -> None:
+    """Set up a worker: its target, a ceiling on its memory, and an alarm clock."""
+    global _prepared
+    _prepared = Target(name), Mutator(samples, seed)
+    for data in samples[:100]:
+        _prepared[0].run(data)  # what is imported on first use is no part of any mutant's time
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, _late)
     if sys.platform == "linux":
@@ -146,7 +146,7 @@ def _cause(error: Exception) -> str:
 
 def _batch(task: tuple[str, int, int, int]) -> Outcome:
     name, seed, start, stop = task
-    target, mutator = _prepared(name, seed)
+    target, mutator = _prepared
     outcome = Outcome()
     for index, data in mutator.mutants(start, stop):
         outcome.mutants += 1
@@ -178,10 +178,10 @@ def run_mutants(name: str, count: int, seed: int, jobs: int = 0) -> Outcome:
     """Run that many mutants of one format; failures are printed as they come."""
     tasks = [(name, seed, start, min(start + BATCH, count)) for start in range(0, count, BATCH)]
     total = Outcome()
-    began = time.perf_counter()
     jobs = jobs or os.cpu_count() or 1
     context = multiprocessing.get_context("spawn")
-    with context.Pool(jobs, _begin) as pool:
+    with context.Pool(jobs, _begin, (name, seeds(name), seed)) as pool:
+        began = time.perf_counter()
         for outcome in pool.imap_unordered(_batch, tasks):
             for cause, notes in outcome.notes.items():
                 for note in notes[: max(0, SHOWN - len(total.notes.get(cause, ())))]:

@@ -131,7 +131,7 @@ def _damages(part: bytes, random: Random) -> Iterator[tuple[str, bytes]]:
     yield "a twin", part[:at] + part
 
 
-def _is_believable(format: Format, frame: Frame) -> bool:
+def _decodes(format: Format, frame: Frame) -> bool:
     try:
         decode(format, frame.data)
     except DecodeError:
@@ -143,8 +143,9 @@ def damage_does_not_spread(format: Format) -> None:
     """With one frame of a stream damaged, every other frame is found where it is.
 
     One exception, which no reader without checksums can avoid: the damaged bytes may happen to be
-    the start of another valid message, of a length that ends where some other frame does or in its
-    middle. Frames that such a message covers are lost with it.
+    the start of another frame, most often when the end of a frame is lost and the start of the next
+    one fits in its place. Frames that it covers are lost with it. To be believed it must be a valid
+    message, or its length must lead to the next frame.
     """
     for seed in range(DAMAGED_STREAMS):
         random = Random(seed)
@@ -170,9 +171,11 @@ def _find_all(
     frames = [record for record in records if isinstance(record, Frame)]
     found = {(frame.offset, frame.data) for frame in frames}
     lost_until = stop
+    starts = {frame.offset for frame in frames} | {sum(record.length for record in records)}
     for frame in frames:
-        if start <= frame.offset < lost_until and _is_believable(format, frame):
-            lost_until = max(lost_until, frame.offset + frame.length)
+        end = frame.offset + frame.length
+        if start <= frame.offset < lost_until and (end in starts or _decodes(format, frame)):
+            lost_until = max(lost_until, end)
     at = 0
     for i, part in enumerate(parts):
         if i == middle:
