@@ -21,7 +21,10 @@ Unwrap = Callable[[str, bytes], BaseMessage]
 """Decodes a carried message, given the name of its format and its bytes."""
 
 _TYPES = {code.value: code for code in FieldType}
+# Plain names of this module: looking into an enum costs as much as the rest of a field's flags.
 _MESSAGE, _ARRAY_MSG = FieldType.MESSAGE, FieldType.ARRAY_MSG
+_MESSAGE_CODE, _ARRAY_MSG_CODE = _MESSAGE.value, _ARRAY_MSG.value
+_NO_NUL = Form.NO_NUL
 _LITERAL = frozenset(code.value for code in LITERAL_SIZED)
 _MAGIC = int.from_bytes(MAGIC, "big")
 _SIZE_FORMS = {1: 1, 3: 2, 5: 3}
@@ -114,12 +117,12 @@ def field_at(data: bytes, slot: Slot, is_document: bool) -> Field:
         fid = raw[-2] << 8 | raw[-1]
     elif raw[-1]:
         name = raw.decode("utf-8", "surrogateescape")
-        form = Form.NO_NUL
+        form = _NO_NUL
     else:
         name = raw[:-1].decode("utf-8", "surrogateescape")
     if code in _LITERAL:
         return quick_field(name, _TYPES[code], data[data_at:data_end], fid, (), (), form)
-    if code == _MESSAGE:
+    if code == _MESSAGE_CODE:
         magic = int.from_bytes(data[data_at + 4 : data_at + 8], "big")
         return quick_field(
             name, _MESSAGE, b"", fid, (), (), form | (magic ^ _MAGIC) << Form.MAGIC_SHIFT
@@ -127,7 +130,7 @@ def field_at(data: bytes, slot: Slot, is_document: bool) -> Field:
     size_form = _SIZE_FORMS[data_at - type_at - 1]
     if size_form != canonical_size_form(code, data_end - data_at) and not is_document:
         form |= size_form
-    held = b"" if code == _ARRAY_MSG else data[data_at:data_end]
+    held = b"" if code == _ARRAY_MSG_CODE else data[data_at:data_end]
     return quick_field(name, _TYPES[code], held, fid, (), (), form)
 
 

@@ -89,10 +89,13 @@ class Form:
     """From here on, for a nested message: its magic, exclusive-or the right one."""
 
 
+_SUBJECT, _ARRAY_MSG = FieldType.SUBJECT.value, FieldType.ARRAY_MSG.value
+
+
 def canonical_size_form(code: int, size: int) -> int:
     """The form of the size that writers use for so much data: 1, 2 or 3 (SPEC §2.1)."""
-    if code == FieldType.SUBJECT:
+    if code == _SUBJECT:
         return 2
-    if code == FieldType.ARRAY_MSG or size >= 30_000:
+    if code == _ARRAY_MSG or size >= 30_000:
         return 3
     return 1 if size < 120 else 2

@@ -45,6 +45,9 @@ for _type in FieldType:
     _SIZING[_type] = _LITERAL if _type in LITERAL_SIZED else _ANY
 _SIZING[_MESSAGE] = _OWN
 
+_STRUCTURED = bytes(code == _MESSAGE or code in CHECKS for code in range(256))
+"""Types whose content is looked at."""
+
 Slot = tuple[int, int, int, int, int]
 """start, type_at, code, data_at, data_end.
 
@@ -195,10 +198,15 @@ def walk(
                 raise _short("data", data_at, data_end, end)
             if document:
                 check_plausible(code, data, data_at, data_end)
-            if deep and code in CHECKS:
+            if not deep or not _STRUCTURED[code]:
+                yield (start, type_at, code, data_at, data_end)
+                pos = data_end
+                index += 1
+                continue
+            if code in CHECKS:
                 CHECKS[code](data, data_at, data_end)
             yield (start, type_at, code, data_at, data_end)
-            if not deep or (code != _MESSAGE and code != _ARRAY_MSG):
+            if code != _MESSAGE and code != _ARRAY_MSG:
                 pos = data_end
                 index += 1
                 continue
