@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -22,6 +22,7 @@ __all__ = [
     "JSON_SUFFIXES",
     "DecodeOptions",
     "Decorator",
+    "FormatName",
     "OutputOptions",
     "Style",
     "apply",
@@ -127,13 +128,45 @@ def _collect(values: dict[str, Any]) -> DecodeOptions:
     return DecodeOptions(values.pop("format"), given)
 
 
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[str]
+else:
+    _ParamType = click.ParamType  # generic since click 8.4 only
+
+
+class FormatName(_ParamType):
+    """The name of a format. Looked up when needed: one that is registered later is known too."""
+
+    name = "format"
+
+    def __init__(self, *others: str) -> None:
+        self._others = others
+
+    def _choice(self) -> click.ParamType[str]:
+        return click.Choice([*names(), *self._others])
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The name, if there is such a format."""
+        return self._choice().convert(value, param, ctx)
+
+    def get_metavar(self, *args: Any, **kwargs: Any) -> str | None:
+        """The names, for the usage line."""
+        return self._choice().get_metavar(*args, **kwargs)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[Any]:
+        """The names that start like this."""
+        return self._choice().shell_complete(ctx, param, incomplete)
+
+
 _FILE = click.Path(exists=True, dir_okay=False)
 
 _DECODE = (
     click.option(
         "-f",
         "--format",
-        type=click.Choice(names()),
+        type=FormatName(),
         help="What the bytes are; detected when left out.",
     ),
     click.option("--strict", is_flag=True, help="Reject what a tolerant reader lets pass."),

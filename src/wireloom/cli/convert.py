@@ -18,6 +18,7 @@ from wireloom.cli._input import chunks, file_argument, lines, open_binary
 from wireloom.cli._options import (
     JSON_SUFFIXES,
     DecodeOptions,
+    FormatName,
     decode_options,
     force_option,
     limit_option,
@@ -27,7 +28,6 @@ from wireloom.cli._output import binary_output, text_output
 from wireloom.cli._progress import progress
 from wireloom.cli._rows import from_row, parse_row
 from wireloom.errors import OptionError, WireloomError
-from wireloom.formats import names
 from wireloom.framing import Problem
 from wireloom.messages import Message
 from wireloom.view import clip, escape
@@ -53,7 +53,7 @@ _Item = tuple[str, Message | str]
     ),
 )
 @file_argument
-@click.option("--to", type=click.Choice([*names(), "json"]), required=True, help="What to make.")
+@click.option("--to", type=FormatName("json"), required=True, help="What to make.")
 @decode_options
 @limit_option()
 @click.option(

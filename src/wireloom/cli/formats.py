@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wireloom.cli._help import Command, examples
-from wireloom.cli._options import OutputOptions, output_options
+from wireloom.cli._options import FormatName, OutputOptions, output_options
 from wireloom.cli._output import make_console, show, text_output
 from wireloom.cli._sinks import open_sink
 from wireloom.format import COMMON_OPTIONS, Format, Option, TypeInfo
@@ -31,7 +31,7 @@ __all__ = ["command"]
         "wireloom formats blaze --json",
     ),
 )
-@click.argument("name", metavar="[NAME]", required=False, type=click.Choice(names()))
+@click.argument("name", metavar="[NAME]", required=False, type=FormatName())
 @click.option("-t", "--type", "only", metavar="TYPE", help="Only this packet or field type.")
 @output_options("table")
 def command(name: str | None, only: str | None, writing: OutputOptions) -> None:
