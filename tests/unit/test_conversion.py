@@ -7,6 +7,7 @@ import inspect
 import json
 import math
 import pickle
+from dataclasses import replace
 from decimal import Decimal
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -662,6 +663,16 @@ def check_all(message: Message) -> None:
 @given(data=st.data())
 def test_any_message_can_be_converted(name: str, data: st.DataObject) -> None:
     check_all(data.draw(messages(name)))
+
+
+@settings(deadline=None)
+@given(message=messages("tibmsg"), data=st.data())
+def test_any_value_fits_any_entry_or_is_reported(
+    message: tibmsg.Message, data: st.DataObject
+) -> None:
+    names = st.sampled_from([entry.name for entry in DICTIONARY])
+    for field in message.fields:
+        check_all(tibmsg.Message((replace(field, name=data.draw(names), form=0),)))
 
 
 def canonical(field: qform.Field) -> bool:
