@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from wireloom import formats as _formats
+from wireloom import formats as _formats  # callable: wireloom.formats()
 from wireloom.errors import EncodeError, UnknownProtocolError, WireloomError
 from wireloom.framing import Frame, Problem, Record, Text
 from wireloom.framing import scan as _scan
@@ -25,6 +25,10 @@ from wireloom.outline import Node
 from wireloom.wire import Buffer, as_bytes
 
 if TYPE_CHECKING:
+
+    def formats() -> tuple[str, ...]:
+        """The names of all formats."""
+
     from wireloom.conversion import Loss, convert
     from wireloom.nesting import Nested, nested
 
@@ -63,11 +67,6 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'wireloom' has no attribute {name!r}")
-
-
-def formats() -> tuple[str, ...]:
-    """The names of all formats."""
-    return _formats.names()
 
 
 def detect(data: Buffer) -> str | None:

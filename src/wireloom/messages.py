@@ -26,7 +26,7 @@ class Message(ABC):
     __slots__ = ()
 
     format: ClassVar[str]
-    """Name of the format, as in `wireloom.formats()`."""
+    """Name of the format, as in ``wireloom.formats()``."""
 
     @property
     @abstractmethod

@@ -65,7 +65,10 @@ class _Reader:
     options: dict[str, Any]
 
     def read(self, data: bytes) -> list[Message]:
-        """The messages that fill `data`.
+        """The messages that fill `data`, but for zeros behind them.
+
+        A payload of fixed size, such as a Blaze ``byte[N]``, is padded with zeros; no message of
+        these formats starts with one and is all zeros.
 
         Raises:
             DecodeError: they do not.
@@ -74,6 +77,8 @@ class _Reader:
         messages: list[Message] = []
         for record in scan(self.format.framer(**settings), data):
             if isinstance(record, Problem):
+                if messages and not any(data[record.offset :]):
+                    break
                 raise DecodeError(
                     record.reason, offset=record.at, path=record.path, code=record.code
                 )

@@ -198,7 +198,7 @@ def test_what_has_a_magic_but_does_not_fill_the_payload_is_reported() -> None:
         (good[:-1], "truncated"),
         (good + b"?", "truncated"),
         (good + good[:9], "truncated"),
-        (good + bytes(20), "magic"),
+        (good + bytes(20) + b"?", "magic"),
         (b"BOX!", "truncated"),
     ):
         found, (problem,) = search(socket(data))
@@ -292,3 +292,9 @@ def test_options_go_to_the_formats_that_have_them() -> None:
 def test_bad_options_are_refused_at_once(options: dict[str, Any]) -> None:
     with pytest.raises(OptionError):
         nested(box(), **options)
+
+
+def test_zeros_behind_a_message_are_padding() -> None:
+    good = box(a=b"1")
+    found = [Nested("data", "box", good)]
+    assert search(socket(good.encode() + bytes(20))) == (found, [])

@@ -6,8 +6,10 @@ imported when first used, so that ``import wireloom`` and ``wireloom --help`` st
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from importlib import import_module
+from types import ModuleType
 
 from wireloom.errors import UnknownProtocolError
 from wireloom.format import Format
@@ -45,3 +47,17 @@ def get(name: str) -> Format:
 def _load(package: str) -> Format:
     found: Format = import_module(package).FORMAT
     return found
+
+
+class _Formats(ModuleType):
+    """This package, which can also be called.
+
+    The API has both `wireloom.formats()` and modules such as `wireloom.formats.blaze`; a plain
+    function of that name would hide the latter.
+    """
+
+    def __call__(self) -> tuple[str, ...]:
+        return names()
+
+
+sys.modules[__name__].__class__ = _Formats

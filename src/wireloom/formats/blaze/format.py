@@ -46,6 +46,8 @@ __all__ = ["FORMAT", "Blaze", "Subscription", "decode_body"]
 Subscription = tuple[NClass | str | int, Encoding | str | int]
 """Class and encoding of a subscription's events."""
 
+_WORD_LEN = 4
+
 _CHAIN = 64
 """Frames in a row that settle a detection; reading on would only cost time."""
 
@@ -308,7 +310,10 @@ class Blaze(Format):
 
         95: legal packets up to the very end, or very many. 90: several, and the last one is cut.
         60: at least the first header is legal. Only version 1 without unused bits is taken.
+        Less than the first word says nothing.
         """
+        if len(data) < _WORD_LEN:
+            return 0
         pos = count = 0
         is_exact = True
         while pos < len(data) and count < _CHAIN:
