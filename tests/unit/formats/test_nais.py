@@ -231,6 +231,21 @@ def test_the_tree_says_what_is_wrong() -> None:
     assert "reserved bits" in errors(strict)["rsv"]
 
 
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        ("1e0300000002080117 00", "NAIS"),
+        ("1e0000000002080117", "type"),
+        ("1e030000008200080117", "len"),
+    ],
+)
+def test_the_tree_says_what_only_a_strict_reader_refuses(data: str, name: str) -> None:
+    raw = bytes.fromhex(data)
+    assert not any(found.error for _, found in wireloom.outline(raw, "nais").walk())
+    tree = wireloom.outline(raw, "nais", strict=True)
+    assert [found.name for _, found in tree.walk() if found.error] == [name]
+
+
 def test_the_tree_of_a_truncated_payload_shows_the_fields_that_are_there() -> None:
     payload = node(tree(FORMAT.samples()["event"][:16]), "payload")
     assert [child.name for child in payload.children] == ["id", "svals[0]", "?"]

@@ -134,7 +134,8 @@ class Nais(Format):
             SourceError: a schema file is wrong.
         """
         rules = rules_from(limits, strict, options)
-        return outline_frame(data, rules, types=types_from(options), limits=limits)
+        known = types_from(options)
+        return outline_frame(data, rules, types=known, limits=limits, strict=strict)
 
     def types(self) -> Sequence[TypeInfo]:
         """The built-in messages with their fields, from the bundled schema."""

@@ -111,6 +111,8 @@ def types_from(options: _Options) -> TypeRegistry:
         OptionError: a value is not usable, or a message to bind does not exist.
         SourceError: a schema file is wrong.
     """
+    if not options:
+        return BUILT_IN
     given = options.get("types")
     if all(options.get(name) is None for name in ("proto", "bind", "include")):
         if given is not None and not isinstance(given, TypeRegistry):

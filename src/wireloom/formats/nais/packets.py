@@ -12,7 +12,7 @@ from dataclasses import field
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar, Self, cast
 
-from wireloom.errors import EncodeError, InvalidFieldError, TruncatedError
+from wireloom.errors import DecodeError, EncodeError, InvalidFieldError, TruncatedError
 from wireloom.formats.nais.fields import byte_fields
 from wireloom.formats.nais.rules import (
     DEFAULT_RULES,
@@ -321,6 +321,7 @@ def outline_frame(
     *,
     types: TypeRegistry = BUILT_IN,
     limits: Limits = DEFAULT_LIMITS,
+    strict: bool = False,
 ) -> Node:
     """The field tree of the frame at the start of `data`, as far as it can be read."""
     size = rules.measure(data, 0, len(data))
@@ -332,7 +333,19 @@ def outline_frame(
         wrong.error = size.error.reason
     if len(data) > 1:
         _outline_payload(root, nodes, data, types, limits)
+    if strict and not any(node.error for _, node in root.walk()):
+        _outline_strict(root, nodes, data, rules, types)
     return root
+
+
+def _outline_strict(
+    root: Node, nodes: dict[str, Node], data: bytes, rules: LineRules, types: TypeRegistry
+) -> None:
+    """Say what only a strict reader refuses: TYPE 0, a long LEN, bytes behind the frame."""
+    try:
+        read_packet(data, rules, strict=True, types=types)
+    except DecodeError as error:
+        nodes.get(error.path, root).error = error.reason
 
 
 def _outline_payload(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 from wireloom.errors import (
@@ -104,9 +105,10 @@ class _Settings:
             )
 
     def rules(self, limits: Limits) -> Rules:
-        return Rules(min(HEADER_LEN + self.max_content, limits.max_frame), self.extensions)
+        return _rules(min(HEADER_LEN + self.max_content, limits.max_frame), self.extensions)
 
 
+_rules = lru_cache(maxsize=64)(Rules)  # made from limits, which seldom change
 _DEFAULT = _Settings()
 
 
@@ -140,6 +142,8 @@ class Nrep(Format):
         Raises:
             OptionError: one is unknown, or has a bad value.
         """
+        if not given:
+            return DEFAULT_LIMITS, False, {}
         rest = {key: value for key, value in given.items() if (key, value) != ("transport", None)}
         limits, strict, own = super().check_options(rest)
         if len(rest) < len(given):
