@@ -1,11 +1,14 @@
-"""QForm: twenty fixed fields that a dictionary explains. Every value is read."""
+"""QForm: twenty fixed fields that a dictionary explains. Every value is read.
+
+Prices are plain doubles here. The format's own price type becomes an exact decimal with us, which
+no peer makes.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from construct import (
-    Byte,
     Bytes,
     Const,
     FixedSized,
@@ -15,7 +18,6 @@ from construct import (
     Int16ub,
     Int32sb,
     Int32ub,
-    Padding,
     Struct,
     Switch,
     this,
@@ -28,7 +30,7 @@ from wireloom.formats import qform
 CFILE = "\n".join(
     [
         *(f"NUM_{i} {{ CLASS_ID {100 + i}; DATA_TYPE integer; }}" for i in range(6)),
-        *(f"PRICE_{i} {{ CLASS_ID {200 + i}; DATA_TYPE grocery; }}" for i in range(6)),
+        *(f"PRICE_{i} {{ CLASS_ID {200 + i}; DATA_TYPE double; }}" for i in range(6)),
         *(f"TEXT_{i} {{ CLASS_ID {300 + i}; DATA_TYPE string; DATA_SIZE 8; }}" for i in range(6)),
         *(f"SHORT_{i} {{ CLASS_ID {400 + i}; DATA_TYPE short_int; }}" for i in range(2)),
     ]
@@ -36,14 +38,14 @@ CFILE = "\n".join(
 DICTIONARY = qform.load(CFILE)
 VALUES: dict[str, Any] = {
     **{f"NUM_{i}": 70_000 + i for i in range(6)},
-    **{f"PRICE_{i}": f"{141 + i}.25" for i in range(6)},
+    **{f"PRICE_{i}": 141.25 + i for i in range(6)},
     **{f"TEXT_{i}": f"text {i}" for i in range(6)},
     **{f"SHORT_{i}": i for i in range(2)},
 }
 
 KINDS = {
     **{100 + i: Int32sb for i in range(6)},
-    **{200 + i: Struct("real" / Float64b, "hint" / Byte, Padding(1)) for i in range(6)},
+    **{200 + i: Float64b for i in range(6)},
     **{300 + i: Bytes(8) for i in range(6)},
     **{400 + i: Int16sb for i in range(2)},
 }
@@ -60,9 +62,7 @@ def view_construct(made: Any) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return value.rstrip(b"\0").decode("ascii")
-    return value.real if hasattr(value, "hint") else value
+    return value.rstrip(b"\0").decode("ascii") if isinstance(value, bytes) else value
 
 
 def decode_ours(data: bytes) -> list[Any]:
@@ -74,13 +74,9 @@ CASE = Case(
     "qform",
     "a message of 20 fields with its dictionary, every value read",
     (qform.build(DICTIONARY, VALUES).encode(),),
-    Codec(decode_ours, lambda made: [(fid, _number(value)) for fid, value in made]),
+    Codec(decode_ours, lambda made: made),
     {"construct": Codec(PACKET.parse, view_construct)},
 )
-
-
-def _number(value: Any) -> Any:
-    return value if isinstance(value, (int, str)) else float(value)
 
 
 WRITING = Case(
@@ -89,7 +85,7 @@ WRITING = Case(
     CASE.messages,
     Codec(
         lambda data: wireloom.decode(data, "qform", dictionary=DICTIONARY),
-        lambda made: [(f.fid, _number(f.value)) for f in made.fields],
+        lambda made: [(f.fid, f.value) for f in made.fields],
         wireloom.encode,
     ),
     {"construct": Codec(PACKET.parse, view_construct, PACKET.build)},

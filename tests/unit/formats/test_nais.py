@@ -119,6 +119,22 @@ def test_a_strict_reader_refuses_more(data: str, code: str, path: str) -> None:
     assert (info.value.code, info.value.path) == (code, path)
 
 
+@settings(derandomize=True, max_examples=100, deadline=None, database=None)
+@given(st.binary(min_size=4, max_size=4), st.binary(max_size=300), st.booleans())
+def test_the_quick_reader_gives_what_the_declared_one_gives(
+    header: bytes, payload: bytes, padded: bool
+) -> None:
+    length = write_len(len(payload))
+    if padded:
+        length = length[:-1] + bytes([length[-1] | 0x80, 0])
+    frame = b"\x1e" + header + length + payload + b"\x17"
+    declared = NaisPacket.codec.decode(frame, 0, len(frame))
+    quick = read_packet(frame + b"more")
+    assert quick == declared
+    assert quick.types is declared.types
+    assert quick.encode() == declared.encode()
+
+
 def test_a_strict_reader_takes_custom_payloads_as_they_are() -> None:
     packet = wireloom.decode(frame(b"\xff\x00"), "nais", strict=True)
     assert packet.type_name == "Custom"
