@@ -5,8 +5,11 @@
 * `texts`: date and time texts ↔ typed values.
 * `scalars`: the bytes of one scalar ↔ a Python value, and its JSON form.
 * `lookup`: fields by name, for messages and nested messages.
+* `headers`: magic and length, and how a stream is cut by them.
+* `problems`, `quick`, `build`, `jsonform`, `show`, `payloads`: what walkers, decoders, builders,
+  JSON forms and outlines of several formats do alike.
 
-Nothing here knows how a field is framed; that is each format's own walker.
+Nothing here knows how a field is laid out; that is each format's own walker.
 """
 
 from __future__ import annotations

@@ -6,10 +6,12 @@ give the same bytes again (text after a NUL, a boolean of 2, the payload of a Na
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
 
 from wireloom.errors import EncodeError
+from wireloom.formats._tib.decimals import Scaled
+from wireloom.formats._tib.problems import MAX_DEPTH
 from wireloom.formats._tib.scalars import (
     Kind,
     Scalar,
@@ -22,17 +24,25 @@ from wireloom.formats._tib.scalars import (
     to_json,
     write,
 )
+from wireloom.formats._tib.values import Date, EnumNumber, Time
 
 __all__ = [
+    "check_depth",
     "check_keys",
+    "check_message",
     "elements_from_json",
     "elements_to_json",
+    "fields_from_json",
     "get_int",
     "get_list",
     "get_scalar",
+    "get_type",
     "hex_bytes",
     "put_scalar",
+    "typed_view",
 ]
+
+T = TypeVar("T")
 
 
 def check_keys(d: Any, known: frozenset[str]) -> None:
@@ -46,6 +56,58 @@ def check_keys(d: Any, known: frozenset[str]) -> None:
     unknown = d.keys() - known
     if unknown:
         raise EncodeError(f"unknown key {min(map(str, unknown))!r}")
+
+
+def check_message(d: Any, format: str, known: frozenset[str]) -> None:
+    """See that `d` is a message of that format, with known keys only.
+
+    Raises:
+        EncodeError: it is not.
+    """
+    check_keys(d, known)
+    if d.get("format") != format:
+        raise EncodeError(f"expected a {format}, not {d.get('format')!r}")
+
+
+def check_depth(depth: int) -> None:
+    """See that messages are not nested too deep to be written.
+
+    Raises:
+        EncodeError: they are.
+    """
+    if depth > MAX_DEPTH:
+        raise EncodeError(f"messages nested deeper than {MAX_DEPTH}")
+
+
+def fields_from_json(items: object, make: Callable[[Any], T]) -> tuple[T, ...]:
+    """The fields that `make` makes of the objects in a list.
+
+    Raises:
+        EncodeError: it is no list, or one cannot be made; the path says which.
+    """
+    if not isinstance(items, list):
+        raise EncodeError(f"fields must be a list, not {type(items).__name__}")
+    fields = []
+    for index, item in enumerate(items):
+        try:
+            fields.append(make(item))
+        except EncodeError as error:
+            error.within(f"fields[{index}]")
+            raise
+    return tuple(fields)
+
+
+def get_type(d: Mapping[str, Any], key: str, types: Mapping[str, T]) -> T:
+    """The type of that name.
+
+    Raises:
+        EncodeError: there is none.
+    """
+    name = d.get(key)
+    kind = types.get(name) if isinstance(name, str) else None
+    if kind is None:
+        raise EncodeError(f"{key} {name!r} is not known")
+    return kind
 
 
 def hex_bytes(d: Mapping[str, Any], key: str) -> bytes | None:
@@ -156,3 +218,27 @@ def elements_from_json(kind: int, values: list[Any], size: int | None) -> list[b
         else:
             out.append(write(kind, from_json(kind, value), size))
     return out
+
+
+class _Typed(Protocol):
+    @property
+    def scaled(self) -> Scaled | None: ...
+
+    @property
+    def value(self) -> Any: ...
+
+    @property
+    def is_unparsed(self) -> bool: ...
+
+
+def typed_view(field: _Typed) -> dict[str, Any] | None:
+    """What hint or dictionary make of the data, as in the vectors' ``md``; None if nothing."""
+    scaled = field.scaled
+    if scaled is not None:
+        return scaled.to_dict()
+    value = field.value
+    if isinstance(value, (Date, Time)):
+        return value.to_dict()
+    if isinstance(value, EnumNumber):
+        return {"type": "enum", "val": int(value)}
+    return {"type": "string", "unparsed": True} if field.is_unparsed else None

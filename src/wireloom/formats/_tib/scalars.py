@@ -29,6 +29,7 @@ __all__ = [
     "text_bytes",
     "text_of",
     "to_json",
+    "why_not_usual",
     "write",
 ]
 
@@ -144,6 +145,22 @@ _READERS: Mapping[int, Callable[[bytes], Scalar]] = {
 def read(kind: int, data: bytes) -> Scalar:
     """The value of scalar data; data of a size that the kind does not have is its own value."""
     return _READERS[kind](data)
+
+
+def why_not_usual(kind: int, data: bytes) -> str | None:
+    """What a writer would have put otherwise into scalar data; None if nothing."""
+    size = len(data)
+    if kind == Kind.STRING and not data.endswith(b"\0"):
+        return "a string without NUL"
+    if kind == Kind.BOOLEAN and data not in (b"\0", b"\1"):
+        return "a boolean that is not one byte 0 or 1"
+    if kind in (Kind.INT, Kind.UINT) and size not in INT_SIZES:
+        return f"an integer of {size} bytes"
+    if kind == Kind.REAL and size not in (4, 8):
+        return f"a real of {size} bytes"
+    if kind == Kind.IPDATA and size not in (2, 4, 16):
+        return f"ip data of {size} bytes"
+    return None
 
 
 def write(kind: int, value: object, size: int | None = None) -> bytes:

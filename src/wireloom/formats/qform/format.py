@@ -11,7 +11,7 @@ from wireloom.formats.qform.dictionary.model import DEFAULT_SIZES, TssType
 from wireloom.formats.qform.options import DEFAULT, Given, resolve
 from wireloom.formats.qform.rules import Rules
 from wireloom.formats.qform.samples import samples
-from wireloom.formats.qform.walk import HEADER_LEN, MAGIC, measure
+from wireloom.formats.qform.walk import HEADER
 from wireloom.framing import Scanner
 from wireloom.messages import Json
 from wireloom.outline import Node
@@ -111,12 +111,7 @@ class Qform(Format):
 
     def detect(self, data: bytes) -> int:
         """Sure when the magic stands and the length fits, less so when bytes are missing."""
-        if not data.startswith(MAGIC):
-            return 0
-        if len(data) < HEADER_LEN:
-            return 80
-        size = measure(data, 0, len(data))
-        return 99 if size == len(data) else 97 if size < len(data) else 90
+        return HEADER.detect(data)
 
     def from_dict(self, d: Json) -> message.Message:
         """The message that `to_dict` described; no dictionary is needed.

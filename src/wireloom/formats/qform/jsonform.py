@@ -13,9 +13,11 @@ from typing import Any
 from wireloom.errors import EncodeError
 from wireloom.formats._tib.jsonform import (
     check_keys,
+    check_message,
+    fields_from_json,
     get_int,
-    get_list,
     hex_bytes,
+    typed_view,
 )
 from wireloom.formats._tib.scalars import (
     Kind,
@@ -27,7 +29,6 @@ from wireloom.formats._tib.scalars import (
     to_json,
     write,
 )
-from wireloom.formats._tib.values import Date, Time
 from wireloom.formats.qform.dictionary.model import DEFAULT_SIZES, Entry, TssType
 from wireloom.formats.qform.fields import KINDS, Field, canonical_fid
 from wireloom.formats.qform.message import Message
@@ -38,7 +39,6 @@ __all__ = [
     "field_to_dict",
     "message_from_dict",
     "message_to_dict",
-    "typed_view",
 ]
 
 _TYPES = {kind.name.lower(): kind for kind in TssType}
@@ -80,17 +80,9 @@ def message_from_dict(d: Json) -> Message:
     Raises:
         EncodeError: the object is not such a message.
     """
-    check_keys(d, frozenset(("format", "fields", "trailer")))
-    if d.get("format") != "qform":
-        raise EncodeError(f"expected a qform, not {d.get('format')!r}")
-    fields = []
-    for index, item in enumerate(get_list(d, "fields")):
-        try:
-            fields.append(field_from_dict(item))
-        except EncodeError as error:
-            error.within(f"fields[{index}]")
-            raise
-    return Message(tuple(fields), hex_bytes(d, "trailer") or b"")
+    check_message(d, "qform", frozenset(("format", "fields", "trailer")))
+    fields = fields_from_json(d.get("fields", []), field_from_dict)
+    return Message(fields, hex_bytes(d, "trailer") or b"")
 
 
 def field_to_dict(field: Field) -> Json:
@@ -139,17 +131,6 @@ def _put_value(out: Json, field: Field) -> None:
 
 def _is_opaque(kind: TssType) -> bool:
     return KINDS[kind] is Kind.OPAQUE
-
-
-def typed_view(field: Field) -> Json | None:
-    """What a decimal, a date or a time is, as in the vectors' ``md``; None for other fields."""
-    scaled = field.scaled
-    if scaled is not None:
-        return scaled.to_dict()
-    if field.is_unparsed:
-        return {"type": "string", "unparsed": True}
-    value = field.value
-    return value.to_dict() if isinstance(value, (Date, Time)) else None
 
 
 def field_from_dict(d: Any) -> Field:

@@ -8,9 +8,10 @@ from typing import ClassVar
 
 from wireloom.errors import DecodeError, EncodeError
 from wireloom.formats._tib.lookup import Lookup
+from wireloom.formats._tib.problems import check_end, not_canonical
 from wireloom.formats.qform.dictionary.model import Dictionary, Entry, TssType
 from wireloom.formats.qform.fields import Field, encode_field, quick_field
-from wireloom.formats.qform.walk import FID_MASK, HEADER_LEN, MAGIC, Slot, body_end, walk
+from wireloom.formats.qform.walk import FID_MASK, HEADER, HEADER_LEN, MAGIC, Slot, walk
 from wireloom.messages import Json
 from wireloom.messages import Message as BaseMessage
 from wireloom.outline import Node
@@ -135,7 +136,7 @@ def decode(
             ``form``, ``bounds``, ``limit``, and in strict mode ``trailing`` and
             ``not_canonical``.
     """
-    end = body_end(data, limits)
+    end = HEADER.body_end(data, limits)
     fields = []
     last = HEADER_LEN
     for slot in slots(data, end, dictionary, limits):
@@ -143,9 +144,7 @@ def decode(
         last = slot[-1]
     message = Message(tuple(fields), data[last:end])
     if strict:
-        if len(data) > end:
-            left = len(data) - end
-            raise DecodeError(f"{left} bytes after the message", offset=end, code="trailing")
+        check_end(data, end)
         _see_that_it_is_canonical(message)
     return message
 
@@ -155,14 +154,7 @@ def _see_that_it_is_canonical(message: Message) -> None:
     for index, field in enumerate(message.fields):
         reason = field.why_not_canonical()
         if reason is not None:
-            raise DecodeError(
-                f"not canonical: {reason}",
-                offset=at,
-                path=f"fields[{index}]",
-                code="not_canonical",
-            )
+            raise not_canonical(reason, at, f"fields[{index}]")
         at += field.wire_len
     if message.trailer:
-        raise DecodeError(
-            "not canonical: fid 0 at the end", offset=at, path="trailer", code="not_canonical"
-        )
+        raise not_canonical("fid 0 at the end", at, "trailer")

@@ -5,27 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from wireloom.errors import DecodeError, InvalidFieldError
+from wireloom.formats._tib.headers import HeaderRules
 from wireloom.formats.qform.dictionary.model import Dictionary, Entry
-from wireloom.formats.qform.walk import HEADER_LEN, MAGIC, measure, walk
+from wireloom.formats.qform.walk import HEADER, HEADER_LEN, MAGIC, walk
 from wireloom.wire import Limits
 
 __all__ = ["Rules"]
 
 
-class Rules:
+class Rules(HeaderRules):
     """Measures, checks and finds QForm messages (see `wireloom.framing.FrameRules`)."""
+
+    header = HEADER
 
     def __init__(self, dictionary: Dictionary | None) -> None:
         self.entries: Mapping[int, Entry] = dictionary.by_fid if dictionary else {}
-
-    def measure(self, data: bytes | bytearray, pos: int, end: int) -> int:
-        """Bytes of the message whose header starts at `pos`.
-
-        Raises:
-            TruncatedError: the header is not complete.
-            DecodeError: it is not a QForm header.
-        """
-        return measure(data, pos, end)
 
     def check(self, data: bytes | bytearray, pos: int, end: int, steps: int | None) -> bool:
         """Whether the fields fill the frame exactly; False where the dictionary does not know.
@@ -48,13 +42,3 @@ class Rules:
                 raise
             return False
         return count > 0
-
-    def find(self, data: bytes | bytearray, pos: int, end: int) -> int:
-        """The next magic in ``[pos, end)``, also one that the end cuts off; `end` without any."""
-        found = data.find(MAGIC, pos, end)
-        if found >= 0:
-            return found
-        for size in (3, 2, 1):
-            if end - size >= pos and data[end - size : end] == MAGIC[:size]:
-                return end - size
-        return end

@@ -7,7 +7,7 @@ from wireloom.formats._tib.show import add_error, brief
 from wireloom.formats.qform.dictionary.model import Dictionary
 from wireloom.formats.qform.fields import Field, prefix_len
 from wireloom.formats.qform.message import Message, decode, field_at, slots
-from wireloom.formats.qform.walk import HEADER_LEN, MAGIC, body_end
+from wireloom.formats.qform.walk import HEADER, HEADER_LEN, MAGIC
 from wireloom.outline import Node
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
@@ -28,7 +28,7 @@ def outline(
         if len(data) >= HEADER_LEN:
             _add_size(root, int.from_bytes(data[4:8], "big"))
     try:
-        end = body_end(data, limits)
+        end = HEADER.body_end(data, limits)
         root.length = end
         last = HEADER_LEN
         for slot in slots(data, end, dictionary, limits):

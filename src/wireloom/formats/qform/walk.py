@@ -9,30 +9,25 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 
-from wireloom.errors import (
-    DecodeError,
-    FrameTooLargeError,
-    InvalidFieldError,
-    LimitError,
-    TruncatedError,
-)
+from wireloom.errors import DecodeError, InvalidFieldError, LimitError
+from wireloom.formats._tib.headers import Header
+from wireloom.formats._tib.problems import short
 from wireloom.formats.qform.dictionary.model import Entry
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
 __all__ = [
     "FID_MASK",
+    "HEADER",
     "HEADER_LEN",
     "MAGIC",
     "MAX_SHORT",
     "Slot",
-    "body_end",
-    "measure",
     "walk",
 ]
 
-MAGIC = b"\x11\x11\x11\x12"
-HEADER_LEN = 8
-"""Magic, u32 body size."""
+HEADER = Header("QForm", 8, b"\x11\x11\x11\x12", magic_at=0, size_at=4)
+"""Magic, u32 size of the body."""
+HEADER_LEN, MAGIC = HEADER.length, HEADER.magic
 
 FID_MASK = 0x3FFF
 """The id in the two bytes that start a field; the other two bits are flags that readers ignore."""
@@ -48,36 +43,6 @@ Slot = tuple[int, int, Entry, int, int, int, int]
 The data lies in ``[data_at, data_end)`` and the pad byte, if there is one, in ``[data_end, end)``.
 `partial_offset` is -1 for a field that is no partial.
 """
-
-
-def measure(data: bytes | bytearray, pos: int, end: int) -> int:
-    """Bytes of the message whose header starts at `pos`.
-
-    Raises:
-        TruncatedError: the header is not complete.
-        DecodeError: it is not a QForm header (code ``magic``).
-    """
-    available = end - pos
-    if data[pos : min(end, pos + 4)] != MAGIC[:available]:
-        raise DecodeError("no QForm magic", offset=pos, code="magic")
-    if available < HEADER_LEN:
-        raise TruncatedError(needed=HEADER_LEN, available=available, offset=pos)
-    size: int = _U32.unpack_from(data, pos + 4)[0]
-    return HEADER_LEN + size
-
-
-def body_end(data: bytes, limits: Limits) -> int:
-    """Where the message at the start of `data` ends.
-
-    Raises:
-        DecodeError: there is no whole message, or it is over the limit.
-    """
-    size = measure(data, 0, len(data))
-    if size > limits.max_frame:
-        raise FrameTooLargeError(size, limits.max_frame)
-    if size > len(data):
-        raise TruncatedError(needed=size, available=len(data))
-    return size
 
 
 def walk(
@@ -104,7 +69,7 @@ def walk(
             if index == most:
                 raise LimitError("field count", most + 1, most, offset=pos)
             if pos + 2 > end:
-                raise _short("fid", pos, pos + 2, end)
+                raise short("fid", pos, pos + 2, end)
             start = pos
             wire_fid = read_u16(data, pos)[0]
             entry = find(wire_fid & FID_MASK)
@@ -121,7 +86,7 @@ def walk(
             if entry.is_partial:
                 data_at = pos + 6
                 if data_at > end:
-                    raise _short("partial offset and length", pos, data_at, end)
+                    raise short("partial offset and length", pos, data_at, end)
                 offset = read_u16(data, pos + 2)[0]
                 size = read_u16(data, pos + 4)[0]
             elif entry.is_fixed:
@@ -129,18 +94,18 @@ def walk(
             elif entry.size <= MAX_SHORT:
                 offset, data_at = -1, pos + 4
                 if data_at > end:
-                    raise _short("length", pos, data_at, end)
+                    raise short("length", pos, data_at, end)
                 size = read_u16(data, pos + 2)[0]
             else:
                 offset, data_at = -1, pos + 6
                 if data_at > end:
-                    raise _short("length", pos, data_at, end)
+                    raise short("length", pos, data_at, end)
                 size = _U32.unpack_from(data, pos + 2)[0]
             data_end = data_at + size
             pos = data_end + (size & 1)  # everything before the data is even
             if pos > end:
                 what = "data" if data_end > end else "pad byte"
-                raise _short(what, start, pos, end)
+                raise short(what, start, pos, end)
             yield start, wire_fid, entry, data_at, data_end, offset, pos
             index += 1
     except DecodeError as error:
@@ -159,14 +124,4 @@ def _unknown(wire_fid: int, offset: int) -> InvalidFieldError:
 def _form(entry: Entry, offset: int) -> InvalidFieldError:
     return InvalidFieldError(
         f"fid {entry.fid} is the form {entry.name}, not a field", offset=offset, code="form"
-    )
-
-
-def _short(what: str, start: int, need: int, end: int) -> TruncatedError:
-    return TruncatedError(
-        f"{what} past the end of the message: {need - start} bytes needed, {end - start} left",
-        needed=need - start,
-        available=end - start,
-        offset=start,
-        code="bounds",
     )

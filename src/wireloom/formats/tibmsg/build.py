@@ -6,10 +6,10 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from ipaddress import IPv4Address
 from typing import Any
 
 from wireloom.errors import EncodeError
+from wireloom.formats._tib.build import address, fields_of, natural_kind
 from wireloom.formats._tib.decimals import real_and_hint
 from wireloom.formats._tib.lookup import Lookup
 from wireloom.formats._tib.scalars import SCALARS, Scalar, padded, text_bytes, write
@@ -38,12 +38,7 @@ def build(values: Mapping[str, Value] | Iterable[Field]) -> Message:
 
 
 def _fields(values: Mapping[str, Value] | Iterable[Field]) -> tuple[Field, ...]:
-    if isinstance(values, Mapping):
-        return tuple(
-            replace(value, name=name) if isinstance(value, Field) else Field.of(name, value)
-            for name, value in values.items()
-        )
-    return tuple(values)
+    return fields_of(values, Field, Field.of)
 
 
 def make(
@@ -138,10 +133,7 @@ def _scalar(value: Value, type: FieldType | None, size: int | None) -> _Plan:
         kind = FieldType.UINT if value >= 0 else FieldType.INT
         return _or(type, kind), int(value), _ENUM, 2, size or (2 if -32768 <= value < 65536 else 4)
     if type == FieldType.IPDATA and isinstance(value, str):
-        try:
-            value = IPv4Address(value)
-        except ValueError as error:
-            raise EncodeError(f"{value!r} is no address") from error
+        value = address(value)
     kind = _natural_type(value) if type is None else type
     return kind, value, None, None, size
 
@@ -151,18 +143,9 @@ def _or(type: FieldType | None, own: FieldType) -> FieldType:
 
 
 def _natural_type(value: Value) -> FieldType:
-    if isinstance(value, bool):
-        return FieldType.BOOLEAN
-    if isinstance(value, int):
-        return FieldType.INT if value < 1 << 63 else FieldType.UINT
-    if isinstance(value, float):
-        return FieldType.REAL
-    if isinstance(value, str):
-        return FieldType.STRING
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return FieldType.OPAQUE
-    if isinstance(value, IPv4Address):
-        return FieldType.IPDATA
+    kind = natural_kind(value)
+    if kind is not None:
+        return FieldType(kind)
     raise EncodeError(f"no TibMsg type for {value!r}")
 
 

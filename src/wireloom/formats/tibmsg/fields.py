@@ -11,14 +11,15 @@ from typing import Any
 from wireloom.errors import EncodeError
 from wireloom.formats._tib.decimals import Scaled, scale
 from wireloom.formats._tib.lookup import Lookup
+from wireloom.formats._tib.quick import quick
 from wireloom.formats._tib.scalars import (
-    INT_SIZES,
     SCALARS,
     Kind,
     Scalar,
     read,
     text_bytes,
     text_of,
+    why_not_usual,
 )
 from wireloom.formats._tib.texts import parse_date, parse_time
 from wireloom.formats._tib.values import Date, EnumNumber, EnumText, Time
@@ -223,17 +224,10 @@ class Field(Lookup["Field"]):
         """What a writer would have put otherwise; None if nothing."""
         if self.form:
             return f"a form that writers do not use ({self.form:#x})"
-        data, size, kind = self.data, len(self.data), self.type
-        if kind == FieldType.STRING and not data.endswith(b"\0"):
-            return "a string without NUL"
-        if kind == FieldType.BOOLEAN and data not in (b"\0", b"\1"):
-            return "a boolean that is not one byte 0 or 1"
-        if kind in (FieldType.INT, FieldType.UINT) and size not in INT_SIZES:
-            return f"an integer of {size} bytes"
-        if kind == FieldType.REAL and size not in (4, 8):
-            return f"a real of {size} bytes"
-        if kind == FieldType.IPDATA and size not in (2, 4, 16):
-            return f"ip data of {size} bytes"
+        kind, size = self.type, len(self.data)
+        reason = why_not_usual(kind, self.data)
+        if reason is not None:
+            return reason
         if kind == FieldType.ARRAY:
             element = self.element_size
             return None if element and not size % element else "an array with bytes left over"
@@ -245,32 +239,7 @@ class Field(Lookup["Field"]):
         return None
 
 
-# A frozen dataclass assigns its attributes by name, which is half the cost of decoding a field.
-# Setting its slots directly takes half of that.
-_new = object.__new__
-_set_name, _set_type, _set_data, _set_hint, _set_fields, _set_form = (
-    Field.__dict__[slot].__set__ for slot in ("name", "type", "data", "hint", "fields", "form")
-)
-
-
-def quick_field(
-    name: str | None,
-    type: FieldType,
-    data: bytes,
-    hint: Hint | None,
-    fields: tuple[Field, ...],
-    form: int,
-) -> Field:
-    """The same as ``Field(…)``, for the decoder."""
-    field = _new(Field)
-    _set_name(field, name)
-    _set_type(field, type)
-    _set_data(field, data)
-    _set_hint(field, hint)
-    _set_fields(field, fields)
-    _set_form(field, form)
-    return field
-
+quick_field = quick(Field)
 
 _Level = tuple[Iterator[tuple[int, Field]], bytearray, int, Field]
 

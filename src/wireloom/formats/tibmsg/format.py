@@ -7,10 +7,11 @@ from typing import Any
 
 from wireloom.errors import DecodeError
 from wireloom.format import Format, TypeInfo
+from wireloom.formats._tib.headers import HeaderRules
 from wireloom.formats.tibmsg import jsonform, message, show
 from wireloom.formats.tibmsg.samples import samples
 from wireloom.formats.tibmsg.types import FieldType
-from wireloom.formats.tibmsg.walk import HEADER_LEN, MAGIC, MAX_DEPTH, measure, walk
+from wireloom.formats.tibmsg.walk import HEADER, HEADER_LEN, MAX_DEPTH, walk
 from wireloom.framing import Scanner
 from wireloom.messages import Json
 from wireloom.outline import Node
@@ -32,12 +33,10 @@ _SUMMARIES = {
 }
 
 
-class TibMsgRules:
+class TibMsgRules(HeaderRules):
     """How a stream of messages back to back is cut."""
 
-    def measure(self, data: bytes | bytearray, pos: int, end: int) -> int:
-        """See `FrameRules.measure`."""
-        return measure(data, pos, end)
+    header = HEADER
 
     def check(self, data: bytes | bytearray, pos: int, end: int, steps: int | None) -> bool:
         """Whether the fields fill the frame exactly, nested ones too; an empty body proves nothing.
@@ -56,16 +55,6 @@ class TibMsgRules:
                 pass
             return False
         return count > 0
-
-    def find(self, data: bytes | bytearray, pos: int, end: int) -> int:
-        """The next magic, also one that the end cuts off."""
-        found = data.find(MAGIC, pos, end)
-        if found >= 0:
-            return found
-        for size in (3, 2, 1):
-            if end - size >= pos and data[end - size : end] == MAGIC[:size]:
-                return end - size
-        return end
 
 
 class TibMsgFormat(Format):
@@ -92,12 +81,7 @@ class TibMsgFormat(Format):
 
     def detect(self, data: bytes) -> int:
         """Sure when the magic stands and the length fits, less so when bytes are missing."""
-        if not data.startswith(MAGIC):
-            return 0
-        if len(data) < HEADER_LEN:
-            return 80
-        size = measure(data, 0, len(data))
-        return 99 if size == len(data) else 97 if size < len(data) else 90
+        return HEADER.detect(data)
 
     def from_dict(self, d: Json) -> message.Message:
         """The message that `to_dict` described.

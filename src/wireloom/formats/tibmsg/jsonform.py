@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from wireloom.errors import EncodeError
 from wireloom.formats._tib.jsonform import (
+    check_depth,
     check_keys,
+    check_message,
     elements_from_json,
     elements_to_json,
+    fields_from_json,
     get_int,
     get_list,
     get_scalar,
+    get_type,
     hex_bytes,
     put_scalar,
+    typed_view,
 )
 from wireloom.formats._tib.scalars import SCALARS, get_text, put_text
-from wireloom.formats._tib.values import Date, EnumNumber, Time
 from wireloom.formats.tibmsg.fields import Field
 from wireloom.formats.tibmsg.message import Message
 from wireloom.formats.tibmsg.types import FieldType, Form, Hint
-from wireloom.formats.tibmsg.walk import MAX_DEPTH
 from wireloom.messages import Json
 
 __all__ = ["field_from_dict", "field_to_dict", "message_from_dict", "message_to_dict"]
@@ -55,37 +56,14 @@ def message_from_dict(d: Json) -> Message:
     Raises:
         EncodeError: the object is not such a message; the path is that of the failing field.
     """
-    check_keys(d, _MESSAGE_KEYS)
-    if d.get("format") != "tibmsg":
-        raise EncodeError(f"expected a tibmsg, not {d.get('format')!r}")
+    check_message(d, "tibmsg", _MESSAGE_KEYS)
     version = get_int(d, "version", 1)
     return Message(_fields_from(d, 0), 1 if version is None else version)
 
 
 def _fields_from(d: Json, depth: int) -> tuple[Field, ...]:
-    if depth > MAX_DEPTH:
-        raise EncodeError(f"messages nested deeper than {MAX_DEPTH}")
-    fields = []
-    for index, item in enumerate(get_list(d, "fields")):
-        try:
-            fields.append(field_from_dict(item, depth))
-        except EncodeError as error:
-            error.within(f"fields[{index}]")
-            raise
-    return tuple(fields)
-
-
-def typed_view(field: Field) -> dict[str, Any] | None:
-    """What the hint makes of the data, in JSON; None where it adds nothing."""
-    scaled = field.scaled
-    if scaled is not None:
-        return scaled.to_dict()
-    value = None if field.hint is None else field.value
-    if isinstance(value, (Date, Time)):
-        return value.to_dict()
-    if isinstance(value, EnumNumber):
-        return {"type": "enum", "val": int(value)}
-    return {"type": "string", "unparsed": True} if field.is_unparsed else None
+    check_depth(depth)
+    return fields_from_json(d.get("fields", []), lambda item: field_from_dict(item, depth))
 
 
 def field_to_dict(field: Field, depth: int = 0) -> Json:
@@ -94,8 +72,7 @@ def field_to_dict(field: Field, depth: int = 0) -> Json:
     Raises:
         EncodeError: messages are nested too deep to be written.
     """
-    if depth > MAX_DEPTH:
-        raise EncodeError(f"messages nested deeper than {MAX_DEPTH}")
+    check_depth(depth)
     out: Json = {}
     put_text(out, "name", field.name)
     if field.form & Form.NO_NUL:
@@ -193,11 +170,7 @@ def _get_hint(d: Json) -> Hint | None:
 
 
 def _type(d: Json, key: str) -> FieldType:
-    name = d.get(key)
-    kind = _TYPES.get(name) if isinstance(name, str) else None
-    if kind is None:
-        raise EncodeError(f"{key} {name!r} is not known")
-    return kind
+    return get_type(d, key, _TYPES)
 
 
 def _need_int(d: Json, key: str) -> int:

@@ -9,9 +9,10 @@ from typing import ClassVar
 from wireloom.errors import DecodeError, EncodeError
 from wireloom.formats._tib.lookup import Lookup
 from wireloom.formats._tib.payloads import payloads
+from wireloom.formats._tib.problems import check_end, not_canonical
 from wireloom.formats.tibmsg.fields import Field, encode_fields, quick_field
 from wireloom.formats.tibmsg.types import FieldType, Form, Hint
-from wireloom.formats.tibmsg.walk import HEADER_LEN, MAGIC, Slot, body_end, walk
+from wireloom.formats.tibmsg.walk import HEADER, HEADER_LEN, MAGIC, Slot, walk
 from wireloom.messages import Json
 from wireloom.messages import Message as BaseMessage
 from wireloom.outline import Node
@@ -78,7 +79,7 @@ def decode(data: bytes, limits: Limits = DEFAULT_LIMITS, *, strict: bool = False
     Raises:
         DecodeError: it cannot be read; the path is that of the failing field.
     """
-    end = body_end(data, limits)
+    end = HEADER.body_end(data, limits)
     out: list[Field] = []
     stack: list[tuple[list[Field], Field]] = []
     for slot in walk(data, HEADER_LEN, end, limits):
@@ -136,8 +137,7 @@ def field_at(data: bytes, slot: Slot) -> Field:
 
 
 def _check_strict(message: Message, data: bytes, end: int) -> None:
-    if len(data) > end:
-        raise DecodeError(f"{len(data) - end} bytes after the message", offset=end, code="trailing")
+    check_end(data, end)
     if message.version != 1:
         raise DecodeError(
             f"version {message.version} instead of 1",
@@ -156,7 +156,7 @@ def _check_strict(message: Message, data: bytes, end: int) -> None:
         index, field = next(levels[-1])
         reason = field.why_not_canonical()
         if reason is not None:
-            error = DecodeError(f"not canonical: {reason}", offset=slot[0], code="not_canonical")
+            error = not_canonical(reason, slot[0])
             for i in (index, *reversed(path)):
                 error.within(f"fields[{i}]")
             raise error

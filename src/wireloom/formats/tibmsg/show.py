@@ -7,7 +7,7 @@ from wireloom.formats._tib.show import add_error, brief
 from wireloom.formats.tibmsg.fields import Field
 from wireloom.formats.tibmsg.message import decode, field_at
 from wireloom.formats.tibmsg.types import FieldType
-from wireloom.formats.tibmsg.walk import HEADER_LEN, MAGIC, Slot, body_end, walk
+from wireloom.formats.tibmsg.walk import HEADER, HEADER_LEN, MAGIC, Slot, walk
 from wireloom.outline import Node
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
@@ -24,7 +24,7 @@ def outline(data: bytes, limits: Limits = DEFAULT_LIMITS, *, strict: bool = Fals
         root.add("size", 5, 4, int.from_bytes(data[5:9], "big"), "bytes of fields")
     levels = [root]
     try:
-        end = body_end(data, limits)
+        end = HEADER.body_end(data, limits)
         root.length = end
         for index, slot in enumerate(walk(data, HEADER_LEN, end, limits)):
             if slot is None:

@@ -9,23 +9,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from wireloom.errors import (
-    DecodeError,
-    FrameTooLargeError,
-    InvalidFieldError,
-    LimitError,
-    TruncatedError,
-)
+from wireloom.errors import DecodeError, InvalidFieldError, LimitError
+from wireloom.formats._tib.headers import Header
+from wireloom.formats._tib.problems import MAX_DEPTH, short
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
-__all__ = ["HEADER_LEN", "MAGIC", "MAX_DEPTH", "Slot", "body_end", "measure", "walk"]
+__all__ = ["HEADER", "HEADER_LEN", "MAGIC", "MAX_DEPTH", "Slot", "walk"]
 
-MAGIC = b"\xce\x13\xaa\x1f"
-HEADER_LEN = 9
-"""Magic, version, u32 body size."""
-
-MAX_DEPTH = 64
-"""Nesting that no limit can raise: comparing and printing nested fields is recursive in Python."""
+HEADER = Header("TibMsg", 9, b"\xce\x13\xaa\x1f", magic_at=0, size_at=5)
+"""Magic, version, u32 size of the body."""
+HEADER_LEN, MAGIC = HEADER.length, HEADER.magic
 
 _U32 = struct.Struct(">I")
 
@@ -40,36 +33,6 @@ Slot = tuple[int, int, int, int, int, int, int, int, int]
 The name lies in ``[start + 1, key_at)`` and the data in ``[data_at, data_end)``. Without a hint
 `hint_key` is -1; otherwise its data lies in ``[hint_at, end)``, empty for array and partial.
 """
-
-
-def measure(data: bytes | bytearray, pos: int, end: int) -> int:
-    """Bytes of the message whose header starts at `pos`.
-
-    Raises:
-        TruncatedError: the header is not complete.
-        DecodeError: it is not a TibMsg header (code ``magic``).
-    """
-    available = end - pos
-    if data[pos : min(end, pos + 4)] != MAGIC[:available]:
-        raise DecodeError("no TibMsg magic", offset=pos, code="magic")
-    if available < HEADER_LEN:
-        raise TruncatedError(needed=HEADER_LEN, available=available, offset=pos)
-    size: int = _U32.unpack_from(data, pos + 5)[0]
-    return HEADER_LEN + size
-
-
-def body_end(data: bytes, limits: Limits) -> int:
-    """Where the message at the start of `data` ends.
-
-    Raises:
-        DecodeError: there is no whole message, or it is over the limit.
-    """
-    size = measure(data, 0, len(data))
-    if size > limits.max_frame:
-        raise FrameTooLargeError(size, limits.max_frame)
-    if size > len(data):
-        raise TruncatedError(needed=size, available=len(data))
-    return size
 
 
 def walk(
@@ -110,7 +73,7 @@ def walk(
             start = pos
             key_at = start + 1 + data[start]
             if key_at + 2 > end:
-                raise _short("name, type and size", start, key_at + 2, end)
+                raise short("name, type and size", start, key_at + 2, end)
             key = data[key_at]
             code = key & 15
             if not 1 <= code <= _LAST_TYPE:
@@ -118,13 +81,13 @@ def walk(
             if key & 0x80:
                 data_at = key_at + 5
                 if data_at > end:
-                    raise _short("size", key_at, data_at, end)
+                    raise short("size", key_at, data_at, end)
                 data_end = data_at + _U32.unpack_from(data, key_at + 1)[0]
             else:
                 data_at = key_at + 2
                 data_end = data_at + data[key_at + 1]
             if data_end > end:
-                raise _short("data", data_at, data_end, end)
+                raise short("data", data_at, data_end, end)
             if code == _MESSAGE:  # its 0x40 means nothing
                 yield (start, key_at, key, data_at, data_end, -1, 0, data_end, data_end)
                 if deep:
@@ -144,7 +107,7 @@ def walk(
                 continue
             hint_at = data_end + 2
             if hint_at > end:
-                raise _short("hint", data_end, hint_at, end)
+                raise short("hint", data_end, hint_at, end)
             hint_key = data[data_end]
             if not _IS_SCALAR[hint_key & 15]:
                 raise InvalidFieldError(
@@ -154,25 +117,15 @@ def walk(
             if hint_key & 0x80:
                 hint_at = data_end + 5
                 if hint_at > end:
-                    raise _short("hint size", data_end, hint_at, end)
+                    raise short("hint size", data_end, hint_at, end)
                 hint_size = _U32.unpack_from(data, data_end + 1)[0]
             # For array and partial the size *is* the hint: no bytes follow.
             pos = hint_at if code in _SIZED else hint_at + hint_size
             if pos > end:
-                raise _short("hint data", hint_at, pos, end)
+                raise short("hint data", hint_at, pos, end)
             yield (start, key_at, key, data_at, data_end, hint_key, hint_size, hint_at, pos)
             index += 1
     except DecodeError as error:
         for i in (index, *reversed(indexes)):
             error.within(f"fields[{i}]")
         raise
-
-
-def _short(what: str, start: int, need: int, end: int) -> TruncatedError:
-    return TruncatedError(
-        f"{what} past the end of the message: {need - start} bytes needed, {end - start} left",
-        needed=need - start,
-        available=end - start,
-        offset=start,
-        code="bounds",
-    )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from decimal import Decimal
-from ipaddress import IPv4Address
 from typing import Any
 
 from wireloom.errors import EncodeError
+from wireloom.formats._tib.build import address, fields_of, natural_kind
 from wireloom.formats._tib.lookup import Lookup
 from wireloom.formats._tib.scalars import Kind, text_bytes, write
 from wireloom.formats._tib.values import Date, EnumNumber, Time
@@ -18,6 +17,9 @@ from wireloom.formats.tibrv.message import Field, Message, Value
 from wireloom.formats.tibrv.types import ARRAY_CODES, KINDS, FieldType
 
 __all__ = ["build", "make"]
+
+_TYPES = {kind: type for type, kind in KINDS.items() if type != FieldType.ENCRYPTED}
+"""The type for each kind of scalar."""
 
 
 def build(values: Mapping[str, Value] | Iterable[Field]) -> Message:
@@ -33,12 +35,7 @@ def build(values: Mapping[str, Value] | Iterable[Field]) -> Message:
 
 
 def _fields(values: Mapping[str, Value] | Iterable[Field]) -> tuple[Field, ...]:
-    if isinstance(values, Mapping):
-        return tuple(
-            replace(value, name=name) if isinstance(value, Field) else Field.of(name, value)
-            for name, value in values.items()
-        )
-    return tuple(values)
+    return fields_of(values, Field, Field.of)
 
 
 def make(
@@ -83,18 +80,9 @@ def _make(
 
 
 def _natural_type(value: Value) -> FieldType:
-    if isinstance(value, bool):
-        return FieldType.BOOLEAN
-    if isinstance(value, int):
-        return FieldType.INT if value < 1 << 63 else FieldType.UINT
-    if isinstance(value, float):
-        return FieldType.REAL
-    if isinstance(value, str):
-        return FieldType.STRING
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return FieldType.OPAQUE
-    if isinstance(value, IPv4Address):
-        return FieldType.IPDATA
+    kind = natural_kind(value)
+    if kind is not None:
+        return _TYPES[kind]
     if isinstance(value, dt.datetime):
         return FieldType.DATETIME
     raise EncodeError(f"no TibrvMsg type for {value!r}")
@@ -112,10 +100,7 @@ def _data(kind: FieldType, value: Value, size: int | None) -> bytes:
     if kind == FieldType.DATETIME and isinstance(value, dt.datetime):
         return datetime_data(value)
     if kind == FieldType.IPDATA and isinstance(value, str):
-        try:
-            value = IPv4Address(value)
-        except ValueError as error:
-            raise EncodeError(f"{value!r} is no address") from error
+        value = address(value)
     scalar = KINDS.get(kind)
     if scalar is None:
         raise EncodeError(f"{value!r} is no {kind.name.lower()}")

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Literal
 
 from wireloom.errors import DecodeError
+from wireloom.formats._tib.problems import check_end, not_canonical
 from wireloom.formats.tibrv.message import Dialect, Field, Message, quick_field
 from wireloom.formats.tibrv.types import LITERAL_SIZED, FieldType, Form, canonical_size_form
-from wireloom.formats.tibrv.walk import ELEMENT, HEADER_LEN, MAGIC, Slot, body_end, walk
+from wireloom.formats.tibrv.walk import ELEMENT, HEADER, HEADER_LEN, MAGIC, Slot, walk
 from wireloom.messages import Message as BaseMessage
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
@@ -50,7 +51,7 @@ def decode(
     Raises:
         DecodeError: it cannot be read; the path is that of the failing field.
     """
-    end = body_end(data, limits)
+    end = HEADER.body_end(data, limits)
     if dialect == "document":
         message = _decode(data, end, limits, "document")
     else:
@@ -135,8 +136,7 @@ def field_at(data: bytes, slot: Slot, is_document: bool) -> Field:
 
 
 def _check_strict(message: Message, data: bytes, end: int) -> None:
-    if len(data) > end:
-        raise DecodeError(f"{len(data) - end} bytes after the message", offset=end, code="trailing")
+    check_end(data, end)
     # The walker again, for the offsets: decoded fields do not carry any.
     is_document = message.dialect == "document"
     every = Limits(max_fields=len(data), max_depth=len(data))
@@ -158,7 +158,7 @@ def _check_strict(message: Message, data: bytes, end: int) -> None:
         index, field = next(walkers[-1])
         reason = field.why_not_canonical()
         if reason is not None:
-            error = DecodeError(f"not canonical: {reason}", offset=slot[0], code="not_canonical")
+            error = not_canonical(reason, slot[0])
             for step in (f"fields[{index}]", *reversed(path)):
                 error.within(step)
             raise error

@@ -7,11 +7,12 @@ from typing import Any
 
 from wireloom.errors import DecodeError
 from wireloom.format import Format, Option, TypeInfo
+from wireloom.formats._tib.headers import HeaderRules
 from wireloom.formats.tibrv import codec, jsonform, show
 from wireloom.formats.tibrv.message import Message
 from wireloom.formats.tibrv.samples import samples
 from wireloom.formats.tibrv.types import FieldType
-from wireloom.formats.tibrv.walk import HEADER_LEN, MAGIC, MAX_DEPTH, measure, walk
+from wireloom.formats.tibrv.walk import HEADER, HEADER_LEN, MAX_DEPTH, walk
 from wireloom.framing import Scanner
 from wireloom.messages import Json
 from wireloom.messages import Message as BaseMessage
@@ -38,15 +39,13 @@ _SUMMARIES = {
 }
 
 
-class TibrvRules:
+class TibrvRules(HeaderRules):
     """How a stream of messages back to back is cut."""
+
+    header = HEADER
 
     def __init__(self, dialect: codec.DialectOption = "auto") -> None:
         self._readings = {"auto": (False, True), "standard": (False,), "document": (True,)}[dialect]
-
-    def measure(self, data: bytes | bytearray, pos: int, end: int) -> int:
-        """See `FrameRules.measure`."""
-        return measure(data, pos, end)
 
     def check(self, data: bytes | bytearray, pos: int, end: int, steps: int | None) -> bool:
         """Whether the fields fill the frame exactly, nested ones too; no fields prove nothing.
@@ -62,17 +61,6 @@ class TibrvRules:
                     problem = problem or error
         assert problem is not None  # there is at least one reading
         raise problem
-
-    def find(self, data: bytes | bytearray, pos: int, end: int) -> int:
-        """The next place with a magic four bytes on, also one that the end cuts off."""
-        found = data.find(MAGIC, pos + 4, end)
-        if found >= 0:
-            return found - 4
-        for start in range(max(pos, end - HEADER_LEN + 1), end):
-            part = data[start + 4 : end]
-            if part == MAGIC[: len(part)]:
-                return start
-        return end
 
 
 def _fits(
@@ -152,12 +140,7 @@ class TibrvFormat(Format):
 
     def detect(self, data: bytes) -> int:
         """Sure when the magic stands and the length fits, less so when bytes are missing."""
-        if data[4:8] != MAGIC:
-            return 0
-        size = int.from_bytes(data[:4], "big")
-        if size < HEADER_LEN:
-            return 40
-        return 99 if size == len(data) else 97 if size < len(data) else 90
+        return HEADER.detect(data)
 
     def from_dict(self, d: Json) -> Message:
         """The message that `to_dict` described.

@@ -6,12 +6,16 @@ import datetime as dt
 
 from wireloom.errors import EncodeError
 from wireloom.formats._tib.jsonform import (
+    check_depth,
     check_keys,
+    check_message,
     elements_from_json,
     elements_to_json,
+    fields_from_json,
     get_int,
     get_list,
     get_scalar,
+    get_type,
     hex_bytes,
     put_scalar,
 )
@@ -19,7 +23,6 @@ from wireloom.formats._tib.scalars import Kind, from_json, get_text, put_text, w
 from wireloom.formats.tibrv.content import datetime_text, modest_xml, subject_data, xml_data
 from wireloom.formats.tibrv.message import Dialect, Field, Message
 from wireloom.formats.tibrv.types import ARRAY_CODES, KINDS, FieldType, Form
-from wireloom.formats.tibrv.walk import MAX_DEPTH
 from wireloom.messages import Json
 
 __all__ = ["field_from_dict", "field_to_dict", "message_from_dict", "message_to_dict"]
@@ -53,9 +56,7 @@ def message_from_dict(d: Json) -> Message:
     Raises:
         EncodeError: the object is not such a message; the path is that of the failing field.
     """
-    check_keys(d, _MESSAGE_KEYS)
-    if d.get("format") != "tibrv":
-        raise EncodeError(f"expected a tibrv, not {d.get('format')!r}")
+    check_message(d, "tibrv", _MESSAGE_KEYS)
     given = d.get("dialect", "standard")
     if given not in ("standard", "document"):
         raise EncodeError(f"dialect {given!r} is not known")
@@ -64,18 +65,8 @@ def message_from_dict(d: Json) -> Message:
 
 
 def _fields_from(items: object, depth: int) -> tuple[Field, ...]:
-    if depth > MAX_DEPTH:
-        raise EncodeError(f"messages nested deeper than {MAX_DEPTH}")
-    if not isinstance(items, list):
-        raise EncodeError(f"fields must be a list, not {type(items).__name__}")
-    fields = []
-    for index, item in enumerate(items):
-        try:
-            fields.append(field_from_dict(item, depth))
-        except EncodeError as error:
-            error.within(f"fields[{index}]")
-            raise
-    return tuple(fields)
+    check_depth(depth)
+    return fields_from_json(items, lambda item: field_from_dict(item, depth))
 
 
 def field_to_dict(field: Field, depth: int = 0) -> Json:
@@ -84,8 +75,7 @@ def field_to_dict(field: Field, depth: int = 0) -> Json:
     Raises:
         EncodeError: messages are nested too deep to be written.
     """
-    if depth > MAX_DEPTH:
-        raise EncodeError(f"messages nested deeper than {MAX_DEPTH}")
+    check_depth(depth)
     out: Json = {}
     put_text(out, "name", field.name)
     if field.form & Form.NO_NUL:
@@ -144,9 +134,7 @@ def field_from_dict(d: Json, depth: int = 0) -> Field:
         EncodeError: the object is not such a field.
     """
     check_keys(d, _FIELD_KEYS)
-    kind = _TYPES.get(d["type"]) if isinstance(d.get("type"), str) else None
-    if kind is None:
-        raise EncodeError(f"type {d.get('type')!r} is not known")
+    kind = get_type(d, "type", _TYPES)
     form = get_int(d, "form", 0) or 0
     if d.get("name_nul") is False:
         form |= Form.NO_NUL

@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from wireloom.errors import DecodeError, EncodeError
 from wireloom.formats._tib.lookup import Lookup
 from wireloom.formats._tib.payloads import payloads
-from wireloom.formats._tib.scalars import INT_SIZES, read, text_bytes
+from wireloom.formats._tib.quick import quick
+from wireloom.formats._tib.scalars import read, text_bytes, why_not_usual
 from wireloom.formats.tibrv.content import (
     MAX_XML,
     read_datetime,
@@ -152,17 +153,10 @@ class Field(Lookup["Field"]):
         """What a writer would have put otherwise; None if nothing."""
         if self.form:
             return f"a form that writers do not use ({self.form:#x})"
-        data, size, kind = self.data, len(self.data), self.type
-        if kind == FieldType.STRING and not data.endswith(b"\0"):
-            return "a string without NUL"
-        if kind == FieldType.BOOLEAN and data not in (b"\0", b"\1"):
-            return "a boolean that is not one byte 0 or 1"
-        if kind in (FieldType.INT, FieldType.UINT) and size not in INT_SIZES:
-            return f"an integer of {size} bytes"
-        if kind == FieldType.REAL and size not in (4, 8):
-            return f"a real of {size} bytes"
-        if kind == FieldType.IPDATA and size not in (2, 4, 16):
-            return f"ip data of {size} bytes"
+        kind, size = self.type, len(self.data)
+        reason = why_not_usual(KINDS.get(kind, 0), self.data)
+        if reason is not None:
+            return reason
         if kind == FieldType.DATETIME and (self.time_parts or (0, 10**6))[1] >= 10**6:
             return "a datetime that is not seconds and microseconds"
         element = ARRAY_CODES.get(kind)
@@ -242,34 +236,7 @@ _MIN_CARRIER = 19
 """Bytes of fields that a wrapping message has at least."""
 
 
-# A frozen dataclass assigns its attributes by name, which is half the cost of decoding a field.
-# Setting its slots directly takes half of that.
-_new = object.__new__
-_set_name, _set_type, _set_data, _set_fid, _set_fields, _set_messages, _set_form = (
-    Field.__dict__[slot].__set__
-    for slot in ("name", "type", "data", "fid", "fields", "messages", "form")
-)
-
-
-def quick_field(
-    name: str | None,
-    type: FieldType,
-    data: bytes,
-    fid: int | None,
-    fields: tuple[Field, ...],
-    messages: tuple[Message, ...],
-    form: int,
-) -> Field:
-    """The same as ``Field(…)``, for the decoder."""
-    made = _new(Field)
-    _set_name(made, name)
-    _set_type(made, type)
-    _set_data(made, data)
-    _set_fid(made, fid)
-    _set_fields(made, fields)
-    _set_messages(made, messages)
-    _set_form(made, form)
-    return made
+quick_field = quick(Field)
 
 
 def _whole(body: bytes | bytearray, magic: bytes) -> bytes:

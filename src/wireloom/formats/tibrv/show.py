@@ -8,7 +8,7 @@ from wireloom.formats.tibrv.codec import DialectOption, decode, field_at
 from wireloom.formats.tibrv.content import modest_xml
 from wireloom.formats.tibrv.message import Field
 from wireloom.formats.tibrv.types import FieldType
-from wireloom.formats.tibrv.walk import ELEMENT, HEADER_LEN, MAGIC, Slot, body_end, walk
+from wireloom.formats.tibrv.walk import ELEMENT, HEADER, HEADER_LEN, MAGIC, Slot, walk
 from wireloom.outline import Node
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
@@ -38,7 +38,7 @@ def outline(
         root.meaning = "document dialect: one-byte sizes count themselves"
     levels = [root]
     try:
-        end = body_end(data, limits)
+        end = HEADER.body_end(data, limits)
         root.length = end
         for index, slot in enumerate(walk(data, HEADER_LEN, end, limits, document=is_document)):
             if slot is None:

@@ -9,25 +9,18 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from wireloom.errors import (
-    DecodeError,
-    FrameTooLargeError,
-    InvalidFieldError,
-    LimitError,
-    TruncatedError,
-)
+from wireloom.errors import DecodeError, InvalidFieldError, LimitError
+from wireloom.formats._tib.headers import Header
+from wireloom.formats._tib.problems import MAX_DEPTH, short
 from wireloom.formats.tibrv.content import CHECKS, check_plausible
 from wireloom.formats.tibrv.types import LITERAL_SIZED, FieldType
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
-__all__ = ["ELEMENT", "HEADER_LEN", "MAGIC", "MAX_DEPTH", "Slot", "body_end", "measure", "walk"]
+__all__ = ["ELEMENT", "HEADER", "HEADER_LEN", "MAGIC", "MAX_DEPTH", "Slot", "walk"]
 
-MAGIC = b"\x99\x55\xee\xaa"
-HEADER_LEN = 8
-"""u32 length of the whole message, magic."""
-
-MAX_DEPTH = 64
-"""Nesting that no limit can raise: comparing and printing nested fields is recursive in Python."""
+HEADER = Header("TibrvMsg", 8, b"\x99\x55\xee\xaa", magic_at=4, size_at=0, is_whole=True)
+"""u32 size of the whole message, magic."""
+HEADER_LEN, MAGIC = HEADER.length, HEADER.magic
 
 ELEMENT = -1
 """The code in the slot of one message of a message array."""
@@ -54,38 +47,6 @@ Slot = tuple[int, int, int, int, int]
 The name lies in ``[start + 1, type_at)``, the size in ``[type_at + 1, data_at)``, the data in
 ``[data_at, data_end)``. The data of a message starts with its length, which is also the size.
 """
-
-
-def measure(data: bytes | bytearray, pos: int, end: int) -> int:
-    """Bytes of the message whose header starts at `pos`.
-
-    Raises:
-        TruncatedError: the header is not complete.
-        DecodeError: it is not a TibrvMsg header (code ``magic`` or ``length``).
-    """
-    available = end - pos
-    if available > 4 and data[pos + 4 : min(end, pos + 8)] != MAGIC[: available - 4]:
-        raise DecodeError("no TibrvMsg magic", offset=pos + 4, code="magic")
-    if available < HEADER_LEN:
-        raise TruncatedError(needed=HEADER_LEN, available=available, offset=pos)
-    size: int = _U32.unpack_from(data, pos)[0]
-    if size < HEADER_LEN:
-        raise DecodeError(f"length {size} is below that of the header", offset=pos, code="length")
-    return size
-
-
-def body_end(data: bytes, limits: Limits) -> int:
-    """Where the message at the start of `data` ends.
-
-    Raises:
-        DecodeError: there is no whole message, or it is over the limit.
-    """
-    size = measure(data, 0, len(data))
-    if size > limits.max_frame:
-        raise FrameTooLargeError(size, limits.max_frame)
-    if size > len(data):
-        raise TruncatedError(needed=size, available=len(data))
-    return size
 
 
 class _Level:
@@ -168,7 +129,7 @@ def walk(
             type_at = start + 1 + data[start]
             size_at = type_at + 1
             if size_at + 1 > end:
-                raise _short("name, type and size", start, size_at + 1, end)
+                raise short("name, type and size", start, size_at + 1, end)
             code = data[type_at]
             sizing = _SIZING[code]
             size = data[size_at]
@@ -179,13 +140,13 @@ def walk(
                 raise InvalidFieldError(f"undefined field type {code}", offset=type_at, code="type")
             elif size == _LONG:
                 if size_at + 5 > end:
-                    raise _short("size", size_at, size_at + 5, end)
+                    raise short("size", size_at, size_at + 5, end)
                 data_end = data_at + _U32.unpack_from(data, data_at)[0]
                 if sizing == _ANY:
                     data_at += 4
             elif code != _MESSAGE:
                 if size_at + 3 > end:
-                    raise _short("size", size_at, size_at + 3, end)
+                    raise short("size", size_at, size_at + 3, end)
                 data_end = data_at + _U16.unpack_from(data, data_at)[0]
                 data_at += 2
             else:
@@ -195,7 +156,7 @@ def walk(
             if data_end < (data_at + HEADER_LEN if code == _MESSAGE else data_at):
                 raise InvalidFieldError("a size below its own bytes", offset=size_at, code="size")
             if data_end > end:
-                raise _short("data", data_at, data_end, end)
+                raise short("data", data_at, data_end, end)
             if document:
                 check_plausible(code, data, data_at, data_end)
             if not deep or not _STRUCTURED[code]:
@@ -247,13 +208,3 @@ def _elements(data: bytes | bytearray, pos: int, end: int, most: int) -> list[tu
 
 def _bad(reason: str, offset: int) -> InvalidFieldError:
     return InvalidFieldError(reason, offset=offset, code="value")
-
-
-def _short(what: str, start: int, need: int, end: int) -> TruncatedError:
-    return TruncatedError(
-        f"{what} past the end of the message: {need - start} bytes needed, {end - start} left",
-        needed=need - start,
-        available=end - start,
-        offset=start,
-        code="bounds",
-    )
