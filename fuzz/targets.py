@@ -157,6 +157,9 @@ PATTERNS: Mapping[str, Mapping[str, Pattern]] = {
             + _enclosed(lambda left: b"\1\0\x82" + _u32(left - 7))(size)
         ),
         "elements": lambda size: _tibmsg(b"\2A\0\x88" + _u32(size) + bytes(size) + b"\5\1"),
+        "empty messages": lambda size: _tibmsg(b"\0\x81\0\0\0\0" * (size // 6)),
+        "empty arrays": lambda size: _tibmsg(b"\0\x48\0\5\1" * (size // 5)),
+        "empty names": lambda size: _tibmsg(b"\1\0\5\0" * (size // 4)),
     },
     "tibrv": {
         "message in message": _enclosed(lambda left: _u32(left) + b"\x99\x55\xee\xaa"),
@@ -173,6 +176,8 @@ PATTERNS: Mapping[str, Mapping[str, Pattern]] = {
             (b"\0\2\x79" + (257 * 3 + 2).to_bytes(2, "big") + b"\xff" + b"\x03A\0" * 256)
             * (size // 800 + 1)
         ),
+        "empty messages": lambda size: _tibrv(b"\0\1\x7a\0\0\0\x08\x99\x55\xee\xaa" * (size // 11)),
+        "empty message arrays": lambda size: _tibrv(b"\0\x31\4\0\0\0\0" * (size // 7)),
     },
     "qform": {
         "message in message": _enclosed(lambda left: b"\x11\x11\x11\x12" + _u32(left - 8)),
