@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Any
 
@@ -39,6 +39,15 @@ NOISES = 300
 ALLOWED_BYTES = 300_000
 """What reading a sample with one number changed may allocate at its peak: far less than any length
 that such a number can announce, far more than a sample needs."""
+
+
+REWRITTEN: Mapping[str, Callable[[Any, bytes], bool]] = {
+    # A LEN longer than needed: the junction forwards the short one.
+    "nais": lambda packet, data: data[5] >= 0x80,
+    # Sizes that count themselves, as the document prints them: no writer does that.
+    "tibrv": lambda message, data: message.dialect == "document",
+}
+"""Forms that are read but never written. All others are written as they were read, byte by byte."""
 
 
 def examine(
@@ -91,7 +100,9 @@ def _check_accepted(
     if encoded == start:
         expect(strict is None or strict == message, "a strict reader reads something else")
     else:
-        # A tolerant reader may take forms that nobody writes; then the message itself must stay.
+        rewritten = REWRITTEN.get(format.name)
+        allowed = rewritten is not None and rewritten(message, data)
+        expect(allowed, f"written differently: {encoded.hex()}")
         expect(strict is None, f"strict, but written differently: {encoded.hex()}")
         again = decode(format, encoded, **options)
         expect(again == message, f"{again!r} after writing and reading {message!r}")
