@@ -99,7 +99,8 @@ def decode(data: Buffer, format: str | None = None, **options: Any) -> Message:
         DecodeError: the bytes are not a message of this format; the error has the offset, the
             field's path and the reason.
         UnknownProtocolError: no such format, or none detected.
-        OptionError: an option that this format does not have.
+        OptionError: an option that this format does not have, or a bad value of one.
+        SourceError: a model, dictionary or schema that an option names cannot be found or read.
     """
     raw = as_bytes(data)
     found = _formats.get(_resolve(raw, format))
@@ -129,7 +130,8 @@ def scan(data: Buffer | Iterable[Buffer], format: str, **options: Any) -> Iterat
 
     Raises:
         UnknownProtocolError: no such format.
-        OptionError: an option that this format does not have.
+        OptionError: an option that this format does not have, or a bad value of one.
+        SourceError: a model, dictionary or schema that an option names cannot be found or read.
     """
     found = _formats.get(format)
     limits, strict, own = found.check_options(options)
@@ -141,7 +143,8 @@ def outline(data: Buffer, format: str | None = None, **options: Any) -> Node:
 
     Raises:
         UnknownProtocolError: no such format, or none detected.
-        OptionError: an option that this format does not have.
+        OptionError: an option that this format does not have, or a bad value of one.
+        SourceError: a model, dictionary or schema that an option names cannot be found or read.
     """
     raw = as_bytes(data)
     found = _formats.get(_resolve(raw, format))

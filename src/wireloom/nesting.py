@@ -110,6 +110,7 @@ def nested(
 
     Raises:
         OptionError: no format of messages has such an option, or a value is bad.
+        SourceError: a dictionary among the options cannot be found or read.
     """
     walk = _Walk(_readers(options), max_depth, max_bytes, on_unreadable or (lambda _: None))
     return walk.run(message)
