@@ -198,9 +198,14 @@ def run_mutants(name: str, count: int, seed: int, jobs: int = 0) -> Outcome:
 
 
 def _progress(name: str, total: Outcome, count: int, began: float) -> None:
+    """One line that is written over on a terminal; in a log, one line for every tenth."""
+    seconds = time.perf_counter() - began
+    left = seconds / total.mutants * (count - total.mutants)
+    line = (
+        f"{name}: {total.mutants:,}/{count:,}, {total.mutants / seconds:,.0f}/s, {left:.0f} s left"
+    )
     if sys.stderr.isatty():
-        rate = total.mutants / (time.perf_counter() - began)
-        left = (count - total.mutants) / rate
-        sys.stderr.write(f"\r{name}: {total.mutants:,}/{count:,} {rate:,.0f}/s {left:.0f} s left ")
-        sys.stderr.write("\r\x1b[K" if total.mutants == count else "")
-        sys.stderr.flush()
+        sys.stderr.write(f"\r\x1b[K{line}" if total.mutants < count else "\r\x1b[K")
+    elif count >= 10 * BATCH and total.mutants % (count // 10) < BATCH:
+        sys.stderr.write(line + "\n")
+    sys.stderr.flush()
