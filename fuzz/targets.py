@@ -119,6 +119,10 @@ def _tibrv(body: bytes) -> bytes:
     return _u32(len(body) + 8) + b"\x99\x55\xee\xaa" + body
 
 
+def _qform(body: bytes) -> bytes:
+    return b"\x11\x11\x11\x12" + _u32(len(body)) + body
+
+
 PATTERNS: Mapping[str, Mapping[str, Pattern]] = {
     "nrep": {
         "data in data": _enclosed(
@@ -182,5 +186,9 @@ PATTERNS: Mapping[str, Mapping[str, Pattern]] = {
     "qform": {
         "message in message": _enclosed(lambda left: b"\x11\x11\x11\x12" + _u32(left - 8)),
         "no fields": repeated(b"\x11\x11\x11\x12\0\0\0\0"),
+        "system fields": lambda size: _qform(b"\xcf\xa1\0\1" * (size // 4)),
+        "one byte and its padding": lambda size: _qform(b"\xc0\x67\1\0" * (size // 4)),
+        "empty variable fields": lambda size: _qform(b"\x41\x2c\0\0" * (size // 4)),
+        "empty partials": lambda size: _qform(b"\xc0\xca\0\0\0\0" * (size // 6)),
     },
 }
