@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from wireloom.formats import REGISTRY, get
 from wireloom.formats.blaze import from_blz
-from wireloom.formats.qform import Dictionary, load
+from wireloom.formats.qform import SYSTEM, Dictionary, load
 from wireloom.messages import Message
 from wireloom.testing.strategies import messages, options
 
@@ -84,7 +84,7 @@ def known(name: str) -> dict[str, Any]:
         events = {i: ("POINT" if i % 2 else "TRUCK", kinds[i % 3]) for i in range(64)}
         return {"model": from_blz(FLEET), "subscriptions": events}
     if name == "qform":
-        found: Dictionary = options("qform")["dictionary"]
+        found: Dictionary = SYSTEM.merge(options("qform")["dictionary"])
         for text in {case["dict"] for case in _cases(name) if case.get("dict")}:
             found = found.merge(load(text))
         return {"dictionary": found}
