@@ -43,10 +43,14 @@ def main(quick: bool) -> dict[str, Any]:
         gc.enable()
     rows = [row for case in cases for row in rows_of(case, times)]
     show(rows)
-    ratios = [row["ratio_to_construct"] for row in rows if row["implementation"] == "wireloom"]
-    known = [ratio for ratio in ratios if ratio is not None]
-    passed = all(ratio >= GOAL for ratio in known)
-    print(f"\nwireloom / construct: at least {min(known):.1f}x; the goal is {GOAL:.0f}x")
+    ours = [row for row in rows if row["implementation"] == "wireloom"]
+    known = [row for row in ours if row["ratio_to_construct"] is not None]
+    worst = min(known, key=lambda row: row["ratio_to_construct"])
+    passed = worst["ratio_to_construct"] >= GOAL
+    print(
+        f"\nat least {worst['ratio_to_construct']:.1f}x construct ({worst['case']}, "
+        f"{worst['direction']}); the goal of {GOAL:.0f}x is {'reached' if passed else 'missed'}"
+    )
     peers = {name: version(name) for name in ("construct", "kaitaistruct")}
     return {"passed": passed, "goal": GOAL, "runs": runs, "peers": peers, "rows": rows}
 
