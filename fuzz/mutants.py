@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import multiprocessing
 import os
@@ -117,6 +118,7 @@ def _begin(name: str, samples: list[bytes], seed: int) -> None:
     _prepared = Target(name), Mutator(samples, seed)
     for data in samples[:100]:
         _prepared[0].run(data)  # what is imported on first use is no part of any mutant's time
+    gc.disable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, _late)
     if sys.platform == "linux":
@@ -148,6 +150,7 @@ def _batch(task: tuple[str, int, int, int]) -> Outcome:
     name, seed, start, stop = task
     target, mutator = _prepared
     outcome = Outcome()
+    gc.collect()  # between batches only: a pause would be taken for a slow mutant
     for index, data in mutator.mutants(start, stop):
         outcome.mutants += 1
         signal.setitimer(signal.ITIMER_REAL, MAX_SECONDS)
