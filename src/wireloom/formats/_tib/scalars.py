@@ -142,9 +142,13 @@ _READERS: Mapping[int, Callable[[bytes], Scalar]] = {
 }
 
 
+# By position: looking up an enum in a dict costs more than reading a number.
+_BY_CODE = tuple(_READERS.get(code, _read_opaque) for code in range(max(Kind) + 1))
+
+
 def read(kind: int, data: bytes) -> Scalar:
     """The value of scalar data; data of a size that the kind does not have is its own value."""
-    return _READERS[kind](data)
+    return _BY_CODE[kind](data)
 
 
 def why_not_usual(kind: int, data: bytes) -> str | None:

@@ -12,7 +12,6 @@ from wireloom.formats._tib.decimals import Scaled, scale
 from wireloom.formats._tib.quick import quick
 from wireloom.formats._tib.scalars import Kind, read
 from wireloom.formats._tib.texts import parse_date, parse_time
-from wireloom.formats._tib.values import Date, Time
 from wireloom.formats.qform.codes import meaning
 from wireloom.formats.qform.dictionary.model import MAX_FID, Entry, TssType
 from wireloom.formats.qform.walk import FID_MASK, MAX_SHORT
@@ -54,6 +53,11 @@ KINDS: Mapping[TssType, Kind] = {
 """Which scalar the data of a type is; of a GROCERY all bytes but the last, which is the hint."""
 
 _GROCERY_SIZES = (5, 9)
+
+# Plain names and a tuple: looking into an enum, or one up in a dict, costs more than the reading.
+_GROCERY, _SDATE = TssType.GROCERY, TssType.SDATE
+_KIND_CODES = tuple(int(KINDS[kind]) for kind in TssType)
+_IS_PLAIN = tuple(kind not in (_GROCERY, _SDATE, TssType.STIME) for kind in TssType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +169,10 @@ class Field:
         kind, data = self.type, self.data
         if self.entry.is_partial:
             return data
-        if kind is TssType.GROCERY:
+        if kind is _GROCERY:
             value = read(Kind.REAL, data[:-1]) if self._is_decimal else data
         else:
-            value = read(KINDS[kind], data)
+            value = read(_KIND_CODES[kind], data)
         assert isinstance(value, (str, bytes, int, float))  # no kind here gives an address
         return value
 
@@ -189,18 +193,18 @@ class Field:
 
     def typed(self, today: dt.date | None = None) -> Value:
         """The typed value; `today` gives the year to the two date spellings that have none."""
-        kind = self.entry.tss_type
+        entry = self.entry
+        kind = entry.tss_type
+        if kind is not None and _IS_PLAIN[kind] and not entry.is_partial:
+            return read(_KIND_CODES[kind], self.data)
         value = self.wire_value
-        if self.entry.is_partial:
+        if entry.is_partial:
             return value
-        if kind is TssType.GROCERY:
+        if kind is _GROCERY:
             scaled = self.scaled
             return value if scaled is None else scaled.value
-        found: Date | Time | None = None
-        if kind is TssType.SDATE and isinstance(value, str):
-            found = parse_date(value, today)
-        elif kind is TssType.STIME and isinstance(value, str):
-            found = parse_time(value)
+        assert isinstance(value, str)  # what is left are texts: a date or a time
+        found = parse_date(value, today) if kind is _SDATE else parse_time(value)
         return value if found is None else found
 
     @property
