@@ -22,7 +22,7 @@ from wireloom.framing import Frame, Problem, Record, Text
 from wireloom.framing import scan as _scan
 from wireloom.messages import Json, Message
 from wireloom.outline import Node
-from wireloom.wire import Buffer, as_bytes
+from wireloom.wire import DEFAULT_LIMITS, Buffer, as_bytes
 
 if TYPE_CHECKING:
 
@@ -104,6 +104,8 @@ def decode(data: Buffer, format: str | None = None, **options: Any) -> Message:
     """
     raw = as_bytes(data)
     found = _formats.get(_resolve(raw, format))
+    if not options:  # the usual case, and the quickest
+        return found.decode(raw, limits=DEFAULT_LIMITS, strict=False)
     limits, strict, own = found.check_options(options)
     return found.decode(raw, limits=limits, strict=strict, **own)
 

@@ -11,7 +11,7 @@ from wireloom.errors import OptionError
 from wireloom.framing import Framer
 from wireloom.messages import Json, Message
 from wireloom.outline import Node
-from wireloom.wire import Limits
+from wireloom.wire import DEFAULT_LIMITS, Limits
 
 __all__ = ["Format", "Option", "TypeInfo"]
 
@@ -108,6 +108,8 @@ class Format(ABC):
         Raises:
             OptionError: one is unknown, or its value is not among the choices.
         """
+        if not given:
+            return DEFAULT_LIMITS, False, {}
         own = {option.name: option for option in self.options}
         rest: dict[str, Any] = {}
         limits: dict[str, int] = {}
