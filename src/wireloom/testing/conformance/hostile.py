@@ -157,6 +157,7 @@ def no_number_makes_it_allocate(format: Format) -> None:
     if tracemalloc.is_tracing():
         return  # somebody else measures; the peak would not be ours
     for name, data in format.samples().items():
+        outline(format, data)  # libraries that are imported when first used are not the message's
         tracemalloc.start()
         try:
             for hostile in _with_huge_numbers(data):
