@@ -29,6 +29,7 @@ PARTS = (HERE / KERNEL / "PARTS").read_text().split()
 _OWN_IMPORT = re.compile(
     r"^from wireloom\.columnar\.kernel(\.\w+)? import (\([^)]*\)|[^\n]*)\n"
     r"|^from __future__ import annotations\n"
+    r"|^from math import ldexp\n"  # the extension has C's, see fieldrows.pxd
     r"|^from wireloom\.columnar\.kernel\.\w+ cimport (\([^)]*\)|[^\n]*)\n"
     r"|^__all__ = \[[^\]]*\]\n",
     re.MULTILINE,

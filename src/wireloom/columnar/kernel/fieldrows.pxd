@@ -1,3 +1,4 @@
+from libc.math cimport ldexp
 cdef class FieldRows:
     cdef readonly Py_ssize_t capacity, text_capacity, count, text_used, binary_used, slow_count
     cdef Py_ssize_t mark_count, mark_text, mark_binary, mark_slow
@@ -33,8 +34,6 @@ cdef class FieldRows:
     cdef void put_time_text(self, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
     cdef void next_row(self) noexcept nogil
 cdef double double_of(unsigned long long bits) noexcept nogil
-cdef void put(unsigned char[::1] bits, Py_ssize_t row) noexcept nogil
-cdef void clear(unsigned char[::1] bits, Py_ssize_t row) noexcept nogil
 cdef int number(const unsigned char* data, Py_ssize_t pos, Py_ssize_t stop, Py_ssize_t end) noexcept nogil
 cdef int month_of(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
 cdef unsigned long long single_bits(unsigned int bits) noexcept nogil

@@ -6,12 +6,12 @@ before one, `back` when it turns out not to fit or not to be readable.
 
 from __future__ import annotations
 
-import struct
+from math import ldexp
 
 from wireloom.columnar.kernel import shim as cython
-from wireloom.columnar.kernel.exact import Wide, days_of, is_utf8
+from wireloom.columnar.kernel.exact import _FRACTION, Wide, days_of, is_utf8
 from wireloom.columnar.kernel.names import Names
-from wireloom.columnar.kernel.primitives import be32, be64, u8
+from wireloom.columnar.kernel.primitives import copy_bytes, is_ascii, u8
 
 __all__ = ["FieldRows"]
 
@@ -127,19 +127,19 @@ class FieldRows:
         """Take the rows since `mark` back."""
         row: cython.Py_ssize_t = self.mark_count
         while row <= self.count and row < self.capacity:
-            clear(self.name_valid, row)
-            clear(self.fid_valid, row)
-            clear(self.int_valid, row)
-            clear(self.real_valid, row)
-            clear(self.decimal_valid, row)
-            clear(self.date_valid, row)
-            clear(self.time_valid, row)
-            clear(self.ts_valid, row)
-            clear(self.is_blank, row)
-            clear(self.hint_valid, row)
-            clear(self.partial_valid, row)
-            clear(self.text_valid, row)
-            clear(self.binary_valid, row)
+            self.name_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
+            self.fid_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
+            self.int_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
+            self.real_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
+            self.decimal_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
+            self.date_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
+            self.time_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
+            self.ts_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
+            self.is_blank[row >> 3] &= ~(1 << (row & 7)) & 0xFF
+            self.hint_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
+            self.partial_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
+            self.text_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
+            self.binary_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
             row += 1
         self.count = self.mark_count
         self.text_used = self.mark_text
@@ -158,7 +158,7 @@ class FieldRows:
         """A signed number."""
         if self.want & WANT_INT:
             self.value_int[self.count] = value
-            put(self.int_valid, self.count)
+            self.int_valid[self.count >> 3] |= 1 << (self.count & 7)
 
     def put_uint(self, value):
         """An unsigned number; what does not fit a signed one becomes a decimal."""
@@ -181,7 +181,7 @@ class FieldRows:
             high = (~high + (1 if low == 0 else 0)) & _ALL_ONES
         self.value_decimal[2 * self.count] = low
         self.value_decimal[2 * self.count + 1] = high
-        put(self.decimal_valid, self.count)
+        self.decimal_valid[self.count >> 3] |= 1 << (self.count & 7)
 
     def put_real(self, bits, hint, is_single):
         """A real by its bits as a double; with `hint` >= 0 also the decimal it stands for."""
@@ -191,9 +191,9 @@ class FieldRows:
         is_finite: cython.bint = (bits >> 52 & 0x7FF) != _INFINITE
         if self.want & WANT_REAL:
             self.value_real[self.count] = bits
-            put(self.real_valid, self.count)
+            self.real_valid[self.count >> 3] |= 1 << (self.count & 7)
         if hint == 127:
-            put(self.is_blank, self.count)
+            self.is_blank[self.count >> 3] |= 1 << (self.count & 7)
         elif self.want & WANT_DECIMAL and is_finite and hint >= 0:
             if 1 <= hint <= 8:
                 self.wide.units(bits, 1, hint)
@@ -244,33 +244,25 @@ class FieldRows:
 
     def put_text(self, data, pos, end):
         """Text; bytes that are not UTF-8 go to the binary column."""
-        at: cython.Py_ssize_t
-        high: cython.uint = 0
-        start: cython.Py_ssize_t = self.text_used
-        if not self.want & (WANT_TEXT | WANT_BINARY):
-            return
-        at = pos
-        while at < end:
-            high |= u8(data, at, end)
-            self.text[start] = u8(data, at, end)
-            start += 1
-            at += 1
-        if high >= 0x80 and not is_utf8(data, pos, end):
+        if not is_ascii(data, pos, end) and not is_utf8(data, pos, end):
             self.put_binary(data, pos, end)
-            return
-        if self.want & WANT_TEXT:
-            self.text_used = start
-            put(self.text_valid, self.count)
+        elif self.want & WANT_TEXT:
+            if cython.compiled:
+                copy_bytes(cython.address(self.text[0]), self.text_used, data, pos, end, end)
+            else:
+                copy_bytes(self.text, self.text_used, data, pos, end, end)
+            self.text_used += end - pos
+            self.text_valid[self.count >> 3] |= 1 << (self.count & 7)
 
     def put_binary(self, data, pos, end):
         """Bytes as they are."""
-        if not self.want & WANT_BINARY:
-            return
-        while pos < end:
-            self.binary[self.binary_used] = u8(data, pos, end)
-            self.binary_used += 1
-            pos += 1
-        put(self.binary_valid, self.count)
+        if self.want & WANT_BINARY:
+            if cython.compiled:
+                copy_bytes(cython.address(self.binary[0]), self.binary_used, data, pos, end, end)
+            else:
+                copy_bytes(self.binary, self.binary_used, data, pos, end, end)
+            self.binary_used += end - pos
+            self.binary_valid[self.count >> 3] |= 1 << (self.count & 7)
 
     def put_address(self, data, pos, end):
         """Four bytes as a dotted quad."""
@@ -291,7 +283,7 @@ class FieldRows:
                 self.text_used += 1
             self.text[self.text_used] = 48 + byte % 10
             self.text_used += 1
-        put(self.text_valid, self.count)
+        self.text_valid[self.count >> 3] |= 1 << (self.count & 7)
 
     def put_date_text(self, data, pos, end):
         """The date of ``DD MMM YYYY``; other spellings are left to the object path."""
@@ -309,7 +301,7 @@ class FieldRows:
                 days = days_of(year, month, day)
                 if days > -1000000:
                     self.value_date[self.count] = days
-                    put(self.date_valid, self.count)
+                    self.date_valid[self.count >> 3] |= 1 << (self.count & 7)
                     return
         self.slow()
 
@@ -328,7 +320,7 @@ class FieldRows:
                 second = number(data, pos + 6, pos + 8, end) if u8(data, pos + 5, end) == 58 else -1
             if 0 <= hour <= 23 and 0 <= minute <= 59 and 0 <= second <= 59:
                 self.value_time[self.count] = ((hour * 60 + minute) * 60 + second) * 1000000000
-                put(self.time_valid, self.count)
+                self.time_valid[self.count >> 3] |= 1 << (self.count & 7)
                 return
         self.slow()
 
@@ -340,22 +332,31 @@ class FieldRows:
 
 
 def double_of(bits):
-    """The double with these bits."""
-    word: cython.ulonglong = bits
-    if cython.compiled:
-        return cython.cast(cython.pointer(cython.double), cython.address(word))[0]
-    return struct.unpack(">d", bits.to_bytes(8, "big"))[0]
+    """The double with these bits, which are those of a finite number that is not negative."""
+    fraction: cython.ulonglong = bits & _FRACTION
+    exponent: cython.int = bits >> 52 & 0x7FF
+    if exponent:
+        return ldexp(fraction | cython.cast(cython.ulonglong, 1) << 52, exponent - 1075)
+    return ldexp(fraction, -1074)
 
 
 def single_bits(bits):
     """The bits, as a double, of the single with these bits."""
-    word: cython.uint = bits
-    real: cython.double
-    if cython.compiled:
-        real = cython.cast(cython.pointer(cython.float), cython.address(word))[0]
-        return cython.cast(cython.pointer(cython.ulonglong), cython.address(real))[0]
-    real = struct.unpack(">f", bits.to_bytes(4, "big"))[0]
-    return int.from_bytes(struct.pack(">d", real), "big")
+    sign: cython.ulonglong = bits >> 31
+    exponent: cython.ulonglong = bits >> 23 & 0xFF
+    fraction: cython.ulonglong = bits & 0x7FFFFF
+    if exponent == 0xFF:
+        exponent = 0x7FF
+    elif exponent:
+        exponent += 896
+    elif fraction:
+        # A subnormal single is a normal double.
+        exponent = 897
+        while not fraction & 0x800000:
+            fraction <<= 1
+            exponent -= 1
+        fraction &= 0x7FFFFF
+    return sign << 63 | exponent << 52 | fraction << 29
 
 
 def as_signed(value):
@@ -363,16 +364,6 @@ def as_signed(value):
     if cython.compiled:
         return cython.cast(cython.longlong, value)
     return value - (value >> 63 << 64)
-
-
-def put(bits, row):
-    """Set a bit."""
-    bits[row >> 3] |= 1 << (row & 7)
-
-
-def clear(bits, row):
-    """Clear a bit."""
-    bits[row >> 3] &= ~(1 << (row & 7)) & 0xFF
 
 
 def number(data, pos, stop, end):

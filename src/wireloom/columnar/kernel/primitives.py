@@ -9,7 +9,19 @@ from __future__ import annotations
 
 from wireloom.columnar.kernel import shim as cython
 
-__all__ = ["be16", "be32", "be64", "le16", "le32", "le64", "room", "u8"]
+__all__ = [
+    "be16",
+    "be32",
+    "be64",
+    "copy_bytes",
+    "find_zero",
+    "is_ascii",
+    "le16",
+    "le32",
+    "le64",
+    "room",
+    "u8",
+]
 
 
 def room(pos, end, size):
@@ -70,3 +82,35 @@ def le64(data, pos, end):
     low: cython.ulonglong = le32(data, pos, end)
     high: cython.ulonglong = le32(data, pos + 4, end)
     return high << 32 | low
+
+
+def copy_bytes(out, at, data, pos, stop, end):
+    """Copy ``data[pos:stop]`` to ``out[at:]``, where the caller has made sure of the room."""
+    if stop > end or pos >= stop:
+        return
+    if cython.compiled:
+        memcpy(cython.address(out[at]), cython.address(data[pos]), stop - pos)
+    else:
+        out[at : at + stop - pos] = data[pos:stop]
+
+
+def find_zero(data, pos, end):
+    """The first zero byte in ``data[pos:end]``; `end` if there is none."""
+    while pos < end and data[pos] != 0:
+        pos += 1
+    return pos
+
+
+def is_ascii(data, pos, end):
+    """Whether no byte of ``data[pos:end]`` has its top bit set."""
+    seen: cython.ulonglong = 0
+    while end - pos >= 8:
+        seen |= be64(data, pos, end)
+        pos += 8
+    seen |= seen >> 32
+    seen |= seen >> 16
+    seen |= seen >> 8
+    while pos < end:
+        seen |= data[pos]
+        pos += 1
+    return not seen & 0x80

@@ -8,9 +8,9 @@ the same reason as everywhere else.
 from __future__ import annotations
 
 from wireloom.columnar.kernel import shim as cython
-from wireloom.columnar.kernel.fieldrows import MAX_DEPTH, FieldRows, as_signed, put, single_bits
+from wireloom.columnar.kernel.fieldrows import MAX_DEPTH, FieldRows, as_signed, single_bits
 from wireloom.columnar.kernel.names import FULL, Names
-from wireloom.columnar.kernel.primitives import be16, be32, be64, room, u8
+from wireloom.columnar.kernel.primitives import be16, be32, be64, find_zero, room, u8
 
 __all__ = ["BAD", "GOOD", "NO_ROOM", "tibmsg_rows"]
 
@@ -166,19 +166,19 @@ def tibmsg_message(rows, data, pos, end, frame, max_fields, max_depth):
             if name == FULL:
                 return NO_ROOM
             rows.name[row] = name
-            put(rows.name_valid, row)
+            rows.name_valid[row >> 3] |= 1 << (row & 7)
         if has_number:
             rows.hint[row] = hint
-            put(rows.hint_valid, row)
+            rows.hint_valid[row >> 3] |= 1 << (row & 7)
         if code == 9:
             rows.partial[row] = cython.cast(cython.int, hint_size)
-            put(rows.partial_valid, row)
+            rows.partial_valid[row >> 3] |= 1 << (row & 7)
             rows.put_text(data, data_at, data_end)
         elif code == 8:
             # The element's type is part of the type's name, its size takes the hint's place.
             rows.type[row] = 16 + (hint_key & 15)
             rows.hint[row] = hint_size
-            put(rows.hint_valid, row)
+            rows.hint_valid[row >> 3] |= 1 << (row & 7)
             rows.put_binary(data, data_at, data_end)
         elif code != 1:
             scalar_value(rows, data, data_at, data_end, code, hint if has_number else -1)
@@ -234,9 +234,7 @@ def scalar_value(rows, data, pos, end, kind, hint):
     size: cython.Py_ssize_t = end - pos
     stop: cython.Py_ssize_t
     if kind == 2:
-        stop = pos
-        while stop < end and u8(data, stop, end) != 0:
-            stop += 1
+        stop = find_zero(data, pos, end)
         rows.put_text(data, pos, stop)
         if hint == 256 or hint == 258:
             rows.put_date_text(data, pos, stop)
