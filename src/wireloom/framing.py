@@ -110,7 +110,7 @@ class Framer(Protocol):
 
 
 class FrameRules(Protocol):
-    """What `Scanner` must know of a format."""
+    """What `Scanner` must know of a format; offsets in its errors count from ``data[0]``."""
 
     def measure(self, data: bytes | bytearray, pos: int, end: int) -> int:
         """Bytes of the frame whose header starts at `pos`.

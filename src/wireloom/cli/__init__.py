@@ -11,6 +11,7 @@ Data goes to stdout, notes to stderr. Exit status: 0 all well, 1 something is wr
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -33,6 +34,10 @@ CLOSED_PIPE = 141
 @contextlib.contextmanager
 def _quiet_exits() -> Iterator[None]:
     """Turn the errors a user can cause into a message and an exit status, never a traceback."""
+    # An odd locale must not make a character that it lacks an error.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         yield
         # Here and not at interpreter exit, where a closed pipe could no longer be caught.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,7 +22,7 @@ from wireloom.view import escape
 if TYPE_CHECKING:
     from wireloom.nesting import Nested, Unreadable
 
-__all__ = ["Account", "Codec", "Found"]
+__all__ = ["Account", "Codec", "Found", "count"]
 
 DETECT_BYTES = 1 << 16
 """Bytes waited for before saying that the format cannot be told."""
@@ -59,7 +60,7 @@ class Codec:
             head += chunk
             name = wireloom.detect(head)
             if name:
-                return cls(name, options, with_nested), _chain(head, data)
+                return cls(name, options, with_nested), chain([head], data)
             if len(head) >= DETECT_BYTES:
                 break
         known = ", ".join(names())
@@ -117,11 +118,6 @@ class Codec:
                 )
 
 
-def _chain(head: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    yield head
-    yield from rest
-
-
 @dataclass(slots=True)
 class Account:
     """How many bytes were decoded and how many set aside; together they are the input."""
@@ -168,10 +164,10 @@ class Account:
     def summary(self) -> str:
         """One or two lines for stderr."""
         seconds = max(time.monotonic() - self.started, 1e-9)
-        texts = f", {_count(self.texts, 'text')}" if self.texts else ""
+        texts = f", {count(self.texts, 'text')}" if self.texts else ""
         line = (
-            f"{self.format}: {_count(self.messages, 'message')}{texts}, "
-            f"{_count(self.problems, 'problem')}; {self.total:,} bytes = {self.decoded:,} decoded"
+            f"{self.format}: {count(self.messages, 'message')}{texts}, "
+            f"{count(self.problems, 'problem')}; {self.total:,} bytes = {self.decoded:,} decoded"
             f" + {self.quarantined:,} quarantined; {self.total / seconds / 1e6:.1f} MB/s"
         )
         if self.stopped:
@@ -185,5 +181,6 @@ class Account:
         return line
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
+    """A number with its noun: 1 message, 2 messages."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")

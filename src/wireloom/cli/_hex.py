@@ -82,7 +82,10 @@ def _parse_dump(lines: list[str]) -> bytes | None:
         if match is None or digits is None:
             return None
         offset = int(match[1], 16)
-        first = offset if first is None else first
+        if first is None:
+            if match[2].isspace() and offset % 8:
+                return None  # plain hex with two spaces somewhere, as in `0003  7f`
+            first = offset
         missing = offset - first - len(out)
         if repeated and 0 <= missing <= _MAX_REPEAT and missing % len(row) == 0:
             out += row * (missing // len(row))
@@ -100,8 +103,8 @@ def _row_digits(mark: str, rest: str) -> str | None:
     """The hex digits of one row, without the column of characters; None when it is no such row."""
     if mark.startswith(":"):
         digits = re.split(r"\s{2,}", rest)[0]
-    elif "|" in rest:
-        digits = rest[: rest.index("|")]
+    elif bars := re.search(r"\s\|.*\|\s*$", rest):
+        digits = rest[: bars.start()]
     else:
         # Pairs of digits only, in one or two groups of eight: plain hex often has two spaces too.
         parts = re.split(r"\s{2,}", rest.rstrip())

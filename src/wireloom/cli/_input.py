@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import sys
-from collections.abc import Callable, Iterator
-from typing import BinaryIO, TextIO, cast
+from collections.abc import Callable, Iterable, Iterator
+from typing import BinaryIO, cast
 
 import click
 
@@ -20,8 +19,8 @@ __all__ = [
     "file_argument",
     "file_size",
     "from_text",
+    "lines",
     "open_binary",
-    "open_text",
 ]
 
 CHUNK = 1 << 18
@@ -63,20 +62,29 @@ def open_binary(name: str) -> Iterator[BinaryIO]:
             yield file
 
 
-@contextlib.contextmanager
-def open_text(name: str) -> Iterator[TextIO]:
-    """The text of a file, or of stdin for ``-``; bytes that are not UTF-8 become visible marks."""
-    with open_binary(name) as stream:
-        text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline="\n")
-        yield text
-        text.detach()  # stdin is not ours to close
-
-
 def chunks(stream: BinaryIO) -> Iterator[bytes]:
     """What the stream holds, as it comes: a pipe's bytes are handed on before the chunk is full."""
     read = cast("Callable[[int], bytes]", getattr(stream, "read1", stream.read))
     while chunk := read(CHUNK):
         yield chunk
+
+
+def lines(data: Iterable[bytes]) -> Iterator[str]:
+    """The lines of a text in UTF-8; bytes that are not become visible marks."""
+    pieces: list[bytes] = []  # joined once: a line may span many chunks
+    for chunk in data:
+        start = 0
+        while (end := chunk.find(b"\n", start)) >= 0:
+            yield _text(b"".join([*pieces, chunk[start:end]]))
+            pieces.clear()
+            start = end + 1
+        pieces.append(chunk[start:])
+    if rest := b"".join(pieces):
+        yield _text(rest)
+
+
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", "replace").removeprefix("\ufeff")
 
 
 def file_size(name: str) -> int | None:

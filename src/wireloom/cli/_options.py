@@ -106,8 +106,8 @@ def _typed(name: str, value: Any, default: object) -> Any:
     return value
 
 
-def _pairs(values: tuple[str, ...], option: str) -> dict[str, str]:
-    pairs = {}
+def _pairs(values: tuple[str, ...], option: str) -> dict[str, Any]:
+    pairs: dict[str, Any] = {}
     for value in values:
         name, equals, rest = value.partition("=")
         if not name or not equals:
@@ -118,14 +118,11 @@ def _pairs(values: tuple[str, ...], option: str) -> dict[str, str]:
 
 def _collect(values: dict[str, Any]) -> DecodeOptions:
     """Take the shared options out of a command's arguments."""
-    given: dict[str, Any] = dict(_pairs(values.pop("other"), "-O"))
-    bind = _pairs(values.pop("bind"), "--bind")
-    if bind:
-        given["bind"] = bind
-    for name in ("strict", "max_frame", "dictionary", "model", "proto", "dialect"):
+    given = _pairs(values.pop("other"), "-O")
+    for name in ("strict", "max_frame", "dictionary", "model", "proto", "bind", "dialect"):
         value = values.pop(name)
         if value:
-            given[name] = value
+            given[name] = list(value) if isinstance(value, tuple) else value
     return DecodeOptions(values.pop("format"), given)
 
 
@@ -144,7 +141,7 @@ _DECODE = (
         "--dictionary", type=click.Path(exists=True), help="qform: cfile or RDM field dictionary."
     ),
     click.option("--model", type=_FILE, help="blaze: .blz model of the bodies."),
-    click.option("--proto", type=_FILE, help="nais: .proto file or descriptor set."),
+    click.option("--proto", type=_FILE, multiple=True, help="nais: .proto file or descriptor set."),
     click.option("--bind", multiple=True, metavar="TYPE=MESSAGE", help="nais: message of a type."),
     click.option("--dialect", metavar="NAME", help="blaze: variant of the protocol."),
     click.option(

@@ -8,11 +8,12 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import click
 
+from wireloom.cli._flat import Row, flatten, json_line
 from wireloom.cli._options import OutputOptions
 from wireloom.view import clip, escape
 
@@ -20,18 +21,13 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 __all__ = [
-    "Row",
     "Sink",
     "binary_output",
-    "flatten",
-    "json_line",
     "make_console",
     "open_sink",
     "show",
     "text_output",
 ]
-
-Row = Mapping[str, Any]
 
 BATCH = 100
 """Rows of a table drawn at once; the first batch decides how wide the columns are."""
@@ -122,33 +118,6 @@ def binary_output(path: str | None, force: bool, source: str | None = None) -> I
     sys.stdout.buffer.flush()
 
 
-def json_line(row: Row) -> str:
-    """One line of JSON. ASCII only, so that nothing in it can steer a terminal."""
-    return json.dumps(row, ensure_ascii=True, separators=(",", ":"))
-
-
-def flatten(row: Row, prefix: str = "") -> dict[str, str]:
-    """A row with text in every cell: objects become columns with dots, lists become JSON."""
-    flat: dict[str, str] = {}
-    for key, value in row.items():
-        name = escape(f"{prefix}{key}")
-        if isinstance(value, Mapping) and value:
-            flat |= flatten(value, f"{name}.")
-        else:
-            flat[name] = _cell(value)
-    return flat
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, str):
-        return escape(value)
-    if value is None:
-        return ""
-    if isinstance(value, (list, tuple, Mapping, bool)):
-        return json_line(value)  # type: ignore[arg-type]
-    return escape(str(value))
-
-
 class JsonSink:
     """One JSON object a line."""
 
@@ -172,11 +141,11 @@ class CsvSink:
     many, until all columns are known: the header is complete, and its order is that of appearance.
     """
 
-    def __init__(self, stream: IO[str], columns: Sequence[str] | None) -> None:
+    def __init__(self, stream: IO[str], columns: Sequence[str] | None, waiting: IO[str]) -> None:
         self._stream = stream
         self._fixed = columns is not None
         self._columns: dict[str, None] = dict.fromkeys(columns or ())
-        self._waiting = tempfile.SpooledTemporaryFile(MEMORY, "w+", encoding="utf-8")  # noqa: SIM115 - closed in close()
+        self._waiting = waiting
         self._writer = csv.DictWriter(
             stream, list(self._columns), restval="", extrasaction="ignore", lineterminator="\n"
         )
@@ -207,7 +176,6 @@ class CsvSink:
             self._waiting.seek(0)
             for line in self._waiting:
                 self._writer.writerow(json.loads(line))
-        self._waiting.close()
 
 
 class TableSink:
@@ -301,13 +269,17 @@ def open_sink(
         columns: columns of CSV and table; all that occur when left out.
         source: the input, which is never overwritten.
     """
-    with text_output(writing.path, writing.force, source) as stream:
+    with contextlib.ExitStack() as stack:
+        stream = stack.enter_context(text_output(writing.path, writing.force, source))
         sink: Sink
         match writing.style:
             case "json":
                 sink = JsonSink(stream)
             case "csv":
-                sink = CsvSink(stream, columns)
+                spool = stack.enter_context(
+                    tempfile.SpooledTemporaryFile(MEMORY, "w+", encoding="utf-8")
+                )
+                sink = CsvSink(stream, columns, spool)
             case "table":
                 sink = TableSink(stream, columns)
         yield sink

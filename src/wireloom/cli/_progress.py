@@ -14,11 +14,16 @@ BIG = 4 << 20
 """Bytes from which reading a file takes long enough for a bar."""
 
 
+def is_terminal() -> bool:
+    """Whether a person sees what goes to stderr."""
+    return sys.stderr.isatty()
+
+
 @contextlib.contextmanager
 def progress(name: str, data: Iterator[bytes], quiet: bool = False) -> Iterator[Iterator[bytes]]:
     """The same chunks; a bar follows them when `name` is a large file and stderr a terminal."""
     size = file_size(name)
-    if quiet or size is None or size < BIG or not sys.stderr.isatty():
+    if quiet or size is None or size < BIG or not is_terminal():
         yield data
         return
 

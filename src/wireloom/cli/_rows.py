@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import wireloom
 from wireloom.cli._codec import Found
-from wireloom.cli._output import flatten
+from wireloom.cli._flat import flatten
 from wireloom.errors import EncodeError
 from wireloom.framing import Problem
 from wireloom.messages import Json, Message

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wireloom.cli._help import examples
-from wireloom.cli._input import open_text
+from wireloom.cli._input import chunks, lines, open_binary
 from wireloom.cli._options import (
     JSON_SUFFIXES,
     Decorator,
@@ -190,8 +190,8 @@ def _from_json(source: str) -> Dictionary:
     from wireloom.formats.qform.dictionary import Dictionary
 
     entries = []
-    with open_text(source) as lines:
-        for number, line in enumerate(lines, 1):
+    with open_binary(source) as stream:
+        for number, line in enumerate(lines(chunks(stream)), 1):
             try:
                 row = parse_row(line)
                 if row is not None:

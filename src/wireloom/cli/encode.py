@@ -8,7 +8,7 @@ from typing import IO
 import click
 
 from wireloom.cli._help import examples
-from wireloom.cli._input import file_argument, open_text
+from wireloom.cli._input import chunks, file_argument, lines, open_binary
 from wireloom.cli._options import force_option
 from wireloom.cli._output import binary_output, text_output
 from wireloom.cli._rows import from_row, parse_row
@@ -38,14 +38,14 @@ def command(source: str, output: str | None, as_hex: bool, force: bool) -> None:
     """
     failures = 0
     with ExitStack() as stack:
-        lines = stack.enter_context(open_text(source))
+        stream = stack.enter_context(open_binary(source))
         out: IO[bytes] | None = None
         text: IO[str] | None = None
         if as_hex:
             text = stack.enter_context(text_output(output, force, source))
         else:
             out = stack.enter_context(binary_output(output, force, source))
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(lines(chunks(stream)), 1):
             try:
                 data = _encode(line)
             except WireloomError as error:

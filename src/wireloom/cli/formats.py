@@ -85,7 +85,7 @@ def _options(found: Format) -> list[Json]:
 def _default(option: Option) -> Any:
     # A default may be any object; what JSON has no word for is shown as text.
     plain = option.default is None or isinstance(option.default, (bool, int, float, str))
-    return option.default if plain else str(option.default)
+    return option.default if plain else repr(option.default)
 
 
 _FIELD = ("offset", "size", "field", "meaning")

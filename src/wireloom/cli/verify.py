@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from wireloom.cli._help import examples
-from wireloom.testing.vectors import Outcome, verify
 from wireloom.view import escape
+
+if TYPE_CHECKING:
+    from wireloom.testing.vectors import Outcome
 
 __all__ = ["command"]
 
@@ -49,6 +52,8 @@ def command(files: tuple[Path, ...], verbose: bool) -> None:
 
 def _outcomes(file: Path) -> Iterator[Outcome]:
     """The outcomes of a file; one more failure if it cannot be read to its end."""
+    from wireloom.testing.vectors import Outcome, verify
+
     line = 0
     try:
         for outcome in verify(file):

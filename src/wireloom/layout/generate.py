@@ -12,7 +12,7 @@ from enum import IntFlag
 from typing import Any, cast
 
 from wireloom.errors import EncodeError, InvalidFieldError, TruncatedError
-from wireloom.layout.parts import Bits, Blob, Flat, Items, Rest, Varint, When, Word, words_in
+from wireloom.layout.parts import Bits, Blob, Flat, Items, Rest, Varint, Word, words_in
 from wireloom.wire import varint
 
 __all__ = ["make_decoder", "make_encoder"]
@@ -232,7 +232,8 @@ def _read_part(src: _Source, part: Flat) -> list[str]:
         case Varint():
             src.put(f"{name}, at = varint(data, at, end, {part.max_bytes}, {part.name!r})")
             return []
-        case Rest():
+        case _:
+            assert isinstance(part, Rest)
             if part.strict_empty:
                 left = "f'{end - at} bytes are left over'"
                 src.refuse("strict and at < end", f"wrong(at, {part.name!r}, {left}, 'trailing')")
@@ -355,18 +356,18 @@ def _write_word(src: _Source, word: Word, code: int, flat: tuple[Flat, ...]) -> 
 def _write_blob(src: _Source, part: Blob | Items | Rest) -> None:
     var, value, name = f"b_{part.name}", f"m.{part.name}", repr(part.name)
     match part:
-        case Blob(when=None, text=True):
-            src.put(f"{var} = text({name}, {value})")
-        case Blob(when=None):
+        case Blob(when=when):
             size = part.length if isinstance(part.length, int) else None
-            src.put(f"{var} = fixed({name}, {value}, {size})")
-        case Blob(when=When() as when):
-            src.refuse(
-                f"bool(m.{when.field} & {when.mask:#x}) != ({value} is not None)",
-                f"rule({name}, {when.field!r}, {when.mask:#x})",
-            )
-            src.put(f"{var} = b'' if {value} is None else fixed({name}, {value}, {part.length})")
+            raw = f"text({name}, {value})" if part.text else value
+            written = f"fixed({name}, {raw}, {size})"
+            if when is not None:
+                src.refuse(
+                    f"bool(m.{when.field} & {when.mask:#x}) != ({value} is not None)",
+                    f"rule({name}, {when.field!r}, {when.mask:#x})",
+                )
+                written = f"b'' if {value} is None else {written}"
+            src.put(f"{var} = {written}")
         case Items():
             src.put(f"{var} = b''.join([fixed({name}, i, {part.size}) for i in {value}])")
-        case Rest():
+        case _:  # the rest
             src.put(f"{var} = fixed({name}, {value}, None)")

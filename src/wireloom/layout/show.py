@@ -11,7 +11,6 @@ from wireloom.layout.parts import (
     Items,
     Optional,
     Part,
-    Rest,
     Varint,
     Word,
     member,
@@ -57,7 +56,7 @@ def _size_in(part: Flat, data: bytes, at: int, end: int, values: dict[str, int])
             while size < part.max_bytes and at + size <= end and data[at + size - 1] >= 0x80:
                 size += 1
             return size
-        case Rest():
+        case _:  # the rest
             return end - at
 
 
@@ -83,7 +82,7 @@ def _add(root: Node, part: Flat, data: bytes, at: int, size: int, values: dict[s
                 node.add(f"[{i // part.size}]", at + i, part.size, raw[i : i + part.size].hex())
         case Blob(text=True):
             root.add(part.name, at, size, raw.decode("utf-8", "backslashreplace"), part.doc)
-        case Blob() | Rest():
+        case _:  # other bytes
             if size:
                 value_text = raw.hex() if size <= _SHORT_BLOB else f"{size} bytes"
                 root.add(part.name, at, size, value_text, part.doc)
@@ -93,7 +92,10 @@ def _meaning(bits: Bits, value: int) -> str:
     if bits.enum is None:
         return bits.doc
     if issubclass(bits.enum, IntFlag):
-        return "|".join(flag.name or "" for flag in bits.enum if value & flag) or "none"
+        names = [str(flag.name) for flag in bits.enum if value & flag]
+        if unknown := value & ~sum(bits.enum):
+            names.append(f"{unknown:#x}")
+        return "|".join(names) or "none"
     found = member(bits.enum, value)
     return found.name if isinstance(found, IntEnum) else "unknown"
 
@@ -140,7 +142,7 @@ def _describe(
                 rows.append((offset, f"{part.size} × {part.count}", part.name, mark + part.doc))
             case Varint():
                 rows.append((offset, f"1..{part.max_bytes}", part.name, mark + part.doc))
-            case Rest():
+            case _:  # the rest
                 rows.append((offset, "rest", part.name, mark + part.doc))
         at = _behind(part, at)
     return at

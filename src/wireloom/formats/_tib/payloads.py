@@ -35,8 +35,13 @@ def payloads(fields: tuple[_Field, ...], opaque: int) -> Iterator[tuple[str, byt
             name = field.name
             step = name if name and name not in seen else f"fields[{index}]"
             seen.add(step)
-            if field.fields:
-                stack.append((f"{prefix}{step}.", iter(enumerate(field.fields)), set()))
+            nested = [(f"{prefix}{step}.", field.fields)] if field.fields else []
+            nested += [
+                (f"{prefix}{step}.messages[{i}].", message.fields)
+                for i, message in enumerate(getattr(field, "messages", ()))
+            ]
+            if nested:
+                stack += [(path, iter(enumerate(inner)), set()) for path, inner in nested[::-1]]
                 break
             if field.type == opaque and field.data:
                 yield prefix + step, field.data

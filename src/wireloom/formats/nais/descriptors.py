@@ -14,16 +14,17 @@ from google.protobuf.descriptor_pb2 import (
 )
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError as ProtobufDecodeError
+from google.protobuf.message import Message
 
 from wireloom.errors import SourceError
-from wireloom.formats.nais.fields import type_name
+from wireloom.formats.nais.fields import is_repeated, type_name
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
     from wireloom.messages import Json
 
-__all__ = ["build", "field_table", "redact"]
+__all__ = ["build", "field_table", "not_text", "redact"]
 
 _WELL_KNOWN = "google/protobuf/"
 _REDACTED = "***"
@@ -114,6 +115,35 @@ def field_table(schema: Descriptor) -> list[tuple[str, str, str, str]]:
             rule += f", default {raw.default_value}"
         rows.append((f"#{field.number}", type_name(field), field.name, rule))
     return rows
+
+
+def not_text(message: Message) -> str | None:
+    """The first string field that is not UTF-8, if there is one.
+
+    The library lets such strings of proto2 pass, hands them out as bytes, and would write the
+    Python form of those into JSON.
+    """
+    for field, value in message.ListFields():
+        for name, of, items in _contents(field, value):
+            for item in items:
+                if isinstance(item, Message):
+                    if (inner := not_text(item)) is not None:
+                        return f"{name}.{inner}"
+                elif of.type == of.TYPE_STRING and isinstance(item, bytes):
+                    return name
+    return None
+
+
+def _contents(
+    field: FieldDescriptor, value: Any
+) -> Iterator[tuple[str, FieldDescriptor, Iterable[Any]]]:
+    """What can hold text in a field: its value or values, or the keys and the values of a map."""
+    entry = field.message_type
+    if entry is not None and entry.GetOptions().map_entry:
+        yield f"{field.name}.key", entry.fields_by_name["key"], value
+        yield f"{field.name}.value", entry.fields_by_name["value"], value.values()
+    elif entry is not None or field.type == field.TYPE_STRING:
+        yield field.name, field, value if is_repeated(field) else (value,)
 
 
 def redact(schema: Descriptor, value: Json) -> Json:

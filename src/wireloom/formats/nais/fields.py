@@ -25,13 +25,13 @@ __all__ = [
     "add_fields",
     "byte_fields",
     "is_repeated",
-    "not_text",
     "read_field",
     "type_name",
 ]
 
 _VARINT, _FIXED64, _BYTES, _GROUP, _GROUP_END, _FIXED32 = range(6)
 _WIRE_NAMES = ("varint", "64 bits", "bytes", "group", "end of group", "32 bits")
+_SIZES = {_FIXED64: 8, _FIXED32: 4}
 _MAX_VARINT = 10
 """Bytes of a 64-bit varint, which is also the form of a negative int32."""
 _LIBRARY_DEPTH = 100
@@ -59,27 +59,34 @@ def read_field(data: bytes, pos: int, end: int) -> Field:
     Raises:
         DecodeError: the bytes are no field, or it runs past `end`.
     """
-    reader = Reader(data, pos, end)
-    tag = reader.read_varint(_MAX_VARINT)
+    tag, body = _varint(data, pos, end)
     number, wire = tag >> 3, tag & 7
-    body = reader.pos
     if not 0 < number < 1 << 29:
         raise InvalidFieldError(f"{number} is no field number", offset=pos, code="protobuf")
     if wire == _VARINT:
-        value = reader.read_varint(_MAX_VARINT) & (1 << 64) - 1
-        return Field(number, wire, pos, body, reader.pos, reader.pos, value)
-    if wire == _BYTES:
-        size = reader.read_varint(_MAX_VARINT)
-        start = reader.advance(size)
-        return Field(number, wire, pos, start, start + size, start + size, 0)
-    if wire in (_FIXED64, _FIXED32):
-        reader.advance(8 if wire == _FIXED64 else 4)
-        return Field(number, wire, pos, body, reader.pos, reader.pos, 0)
+        value, stop = _varint(data, body, end)
+        return Field(number, wire, pos, body, stop, stop, value & (1 << 64) - 1)
     if wire == _GROUP:
         content_end, stop = _group_end(data, body, end, number)
         return Field(number, wire, pos, body, content_end, stop, 0)
-    name = "end of a group that did not start" if wire == _GROUP_END else f"wire type {wire}"
-    raise InvalidFieldError(f"{name} is not legal here", offset=pos, code="protobuf")
+    if wire == _BYTES:
+        size, body = _varint(data, body, end)
+    elif wire in _SIZES:
+        size = _SIZES[wire]
+    else:
+        what = "the end of a group" if wire == _GROUP_END else f"wire type {wire}"
+        raise InvalidFieldError(f"{what} is not legal here", offset=pos, code="protobuf")
+    if size > end - body:
+        raise TruncatedError(needed=size, available=end - body, offset=body)
+    return Field(number, wire, pos, body, body + size, body + size, 0)
+
+
+def _varint(data: bytes, pos: int, end: int) -> tuple[int, int]:
+    """A number, and where it ends."""
+    if pos < end and data[pos] < 0x80:  # which most are
+        return data[pos], pos + 1
+    reader = Reader(data, pos, end)
+    return reader.read_varint(_MAX_VARINT), reader.pos
 
 
 def _group_end(data: bytes, pos: int, end: int, number: int) -> tuple[int, int]:
@@ -87,17 +94,16 @@ def _group_end(data: bytes, pos: int, end: int, number: int) -> tuple[int, int]:
     # One stack for all levels: a hostile payload nests groups a hundred thousand deep.
     opened = [number]
     while True:
-        reader = Reader(data, pos, end)
-        tag = reader.read_varint(_MAX_VARINT)
+        tag, body = _varint(data, pos, end)
         if tag & 7 == _GROUP:
             opened.append(tag >> 3)
-            pos = reader.pos
+            pos = body
         elif tag & 7 == _GROUP_END:
             if tag >> 3 != opened.pop():
                 raise InvalidFieldError("groups overlap", offset=pos, code="protobuf")
             if not opened:
-                return pos, reader.pos
-            pos = reader.pos
+                return pos, body
+            pos = body
         else:
             pos = read_field(data, pos, end).stop
 
@@ -293,24 +299,22 @@ def _nests(found: Field, field: FieldDescriptor) -> bool:
 def _add_packed(
     node: Node, data: bytes, found: Field, field: FieldDescriptor, kind: _Scalar, budget: _Budget
 ) -> None:
-    reader = Reader(data, found.body, found.body_end)
-    index = 0
-    while reader.remaining:
-        start = reader.pos
-        if budget.is_spent(node, start, found.body_end):
+    pos, end, index = found.body, found.body_end, 0
+    while pos < end:
+        if budget.is_spent(node, pos, end):
             return
         try:
-            value = 0
+            value, stop = 0, pos + _SIZES.get(kind.wire, 0)
             if kind.wire == _VARINT:
-                value = reader.read_varint(_MAX_VARINT) & (1 << 64) - 1
-            else:
-                reader.advance(8 if kind.wire == _FIXED64 else 4)
+                value, stop = _varint(data, pos, end)
+            elif stop > end:
+                raise TruncatedError(needed=stop - pos, available=end - pos, offset=pos)
         except DecodeError as error:
-            node.add("?", start, found.body_end - start, error=_why(error))
+            node.add("?", pos, end - pos, error=_why(error))
             return
-        item = found._replace(body=start, value=value)
-        text = _scalar(field, kind, data, item)
-        node.add(f"[{index}]", start, reader.pos - start, text)
+        item = found._replace(body=pos, value=value & (1 << 64) - 1)
+        node.add(f"[{index}]", pos, stop - pos, _scalar(field, kind, data, item))
+        pos = stop
         index += 1
 
 
@@ -353,20 +357,3 @@ def _byte_fields(
             yield from _byte_fields(data, found.body, found.body_end, inner, f"{name}.", depth - 1)
         elif found.wire == _BYTES and (field is None or field.type in _LONG_NAMES):
             yield ByteField(name, field, data[found.body : found.body_end])
-
-
-def not_text(data: bytes, descriptor: Descriptor) -> str | None:
-    """The first string field that is not UTF-8, if there is one.
-
-    The library lets such strings of proto2 pass, hands them out as bytes, and would write the
-    Python form of those into JSON.
-    """
-    if data.isascii():  # which most messages are, and then so is each text in them
-        return None
-    for path, field, raw in byte_fields(data, descriptor):
-        if field is not None and field.type == _STRING:
-            try:
-                raw.decode()
-            except UnicodeDecodeError:
-                return path
-    return None

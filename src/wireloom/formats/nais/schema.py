@@ -22,8 +22,7 @@ from google.protobuf.message import EncodeError as ProtobufEncodeError
 from google.protobuf.message import Message as ProtobufMessage
 
 from wireloom.errors import EncodeError, OptionError, SourceError
-from wireloom.formats.nais.descriptors import build, redact
-from wireloom.formats.nais.fields import not_text
+from wireloom.formats.nais.descriptors import build, not_text, redact
 from wireloom.formats.nais.protoc import compile_file, compile_text
 from wireloom.messages import Json
 
@@ -220,7 +219,8 @@ class TypeRegistry:
         if not message.IsInitialized():
             missing = cast("Any", message).FindInitializationErrors()
             return None, f"not a {found.name}: no {', '.join(missing)}"
-        if (path := not_text(payload, found.schema)) is not None:
+        # Most payloads are ASCII through and through, and then so is each text in them.
+        if not payload.isascii() and (path := not_text(message)) is not None:
             return None, f"not a {found.name}: {path} is not UTF-8"
         return message, ""
 

@@ -107,6 +107,9 @@ class _Settings:
         return Rules(min(HEADER_LEN + self.max_content, limits.max_frame), self.extensions)
 
 
+_DEFAULT = _Settings()
+
+
 class Nrep(Format):
     """The NREP format."""
 
@@ -155,7 +158,7 @@ class Nrep(Format):
                 ``utf8``, and in strict mode ``trailing`` and ``illegal_value``.
             OptionError: an option has a bad value.
         """
-        settings = _Settings(**options)
+        settings = _Settings(**options) if options else _DEFAULT
         if len(data) < HEADER_LEN:
             raise TruncatedError(needed=HEADER_LEN, available=len(data), code="short_header")
         size = settings.rules(limits).measure(data, 0, len(data))
@@ -192,7 +195,7 @@ class Nrep(Format):
 
     def detect(self, data: bytes) -> int:
         """95 for packets that account for every byte, 60 for a plausible header, else 0."""
-        rules = _Settings().rules(DEFAULT_LIMITS)
+        rules = _DEFAULT.rules(DEFAULT_LIMITS)
         end = len(data)
         pos = count = 0
         while pos < end and count < _CHAIN:

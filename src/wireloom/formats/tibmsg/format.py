@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from wireloom.errors import DecodeError
 from wireloom.format import Format, TypeInfo
 from wireloom.formats.tibmsg import jsonform, message, show
 from wireloom.formats.tibmsg.samples import samples
 from wireloom.formats.tibmsg.types import FieldType
-from wireloom.formats.tibmsg.walk import HEADER_LEN, MAGIC, measure, walk
+from wireloom.formats.tibmsg.walk import HEADER_LEN, MAGIC, MAX_DEPTH, measure, walk
 from wireloom.framing import Scanner
 from wireloom.messages import Json
 from wireloom.outline import Node
@@ -39,14 +40,21 @@ class TibMsgRules:
         return measure(data, pos, end)
 
     def check(self, data: bytes | bytearray, pos: int, end: int, steps: int | None) -> bool:
-        """Whether the fields fill the frame exactly; an empty body proves nothing."""
+        """Whether the fields fill the frame exactly, nested ones too; an empty body proves nothing.
+
+        A frame in which only a nested message is broken may be whole: what follows it decides.
+        """
+        every = Limits(max_fields=end - pos + 1, max_depth=MAX_DEPTH)
         count = 0
-        # Nested messages are the decoder's matter: the fields around them prove their length.
-        every = Limits(max_fields=end - pos + 1)
-        for _ in walk(data, pos + HEADER_LEN, end, every, deep=False):
-            if count == steps:
-                return False
-            count += 1
+        try:
+            for _ in walk(data, pos + HEADER_LEN, end, every):
+                if count == steps:
+                    return False
+                count += 1
+        except DecodeError:
+            for _ in walk(data, pos + HEADER_LEN, end, every, deep=False):
+                pass
+            return False
         return count > 0
 
     def find(self, data: bytes | bytearray, pos: int, end: int) -> int:

@@ -27,9 +27,11 @@ __all__ = ["field_from_dict", "field_to_dict", "message_from_dict", "message_to_
 
 _MESSAGE_KEYS = frozenset(("format", "version", "fields"))
 _FIELD_KEYS = frozenset(
-    ("name", "name_hex", "name_nul", "type", "size", "value", "value_hex", "raw", "md", "form")
-    + ("hint", "hint_hex", "hint_type", "hint_size", "hint_raw", "partial_offset")
-    + ("elem_type", "elem_size", "values", "fields")
+    (
+        *("name", "name_hex", "name_nul", "type", "size", "value", "value_hex", "raw", "form"),
+        *("hint", "hint_hex", "hint_type", "hint_size", "hint_raw", "partial_offset", "md"),
+        *("elem_type", "elem_size", "values", "fields"),
+    )
 )
 _TYPES = {kind.name.lower(): kind for kind in FieldType}
 

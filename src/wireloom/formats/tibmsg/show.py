@@ -62,8 +62,8 @@ def _add(parent: Node, data: bytes, slot: Slot, field: Field, index: int) -> Nod
     if not nested:
         node.add("data", data_at, data_end - data_at, brief(data[data_at:data_end]))
     if hint is not None:
-        about = f"hint type {hint.type.name.lower()}, size {hint_size}"
-        node.add("hint", data_end, end - data_end, f"{hint_key:#04x}", about)
+        node.add("hint type", data_end, 1, f"{hint_key:#04x}", hint.type.name.lower())
+        node.add("hint size", data_end + 1, hint_at - data_end - 1, hint_size)
         if hint.data:
-            node.children[-1].add("value", hint_at, end - hint_at, brief(hint.value))
+            node.add("hint", hint_at, end - hint_at, brief(hint.value))
     return node

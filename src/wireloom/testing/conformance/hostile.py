@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from random import Random
+from typing import Any
 
 from wireloom.errors import DecodeError, EncodeError, OptionError
 from wireloom.format import Format
@@ -28,6 +29,8 @@ from wireloom.wire import varint
 
 __all__ = ["HOSTILE_CHECKS", "examine"]
 
+Options = Mapping[str, Any]
+
 MUTANTS = 1500
 """Mutants tried in a test run; `./run fuzz` tries a million."""
 
@@ -38,7 +41,9 @@ ALLOWED_BYTES = 300_000
 that such a number can announce, far more than a sample needs."""
 
 
-def examine(format: Format, data: bytes, random: Random, *, thorough: bool = True) -> bool:
+def examine(
+    format: Format, data: bytes, random: Random, *, thorough: bool = True, **options: Any
+) -> bool:
     """Try everything that can be done with arbitrary bytes; whether they are a message.
 
     Args:
@@ -46,25 +51,28 @@ def examine(format: Format, data: bytes, random: Random, *, thorough: bool = Tru
         data: any bytes.
         random: decides how the stream is cut.
         thorough: try what is slow as well: JSON, the notebook view, pickled errors.
+        options: how to read.
 
     Raises:
         AssertionError: something other than a message or a `DecodeError` came out.
     """
     sure = format.detect(data)
     expect(type(sure) is int and 0 <= sure <= 100, f"detect gives {sure!r}")
-    message = _try(format, data, thorough)
+    message = _try(format, data, thorough, options)
     if message is not None:
-        _check_accepted(format, data, message, thorough)
-    tree = outline(format, data)
+        _check_accepted(format, data, message, thorough, options)
+    tree = outline(format, data, **options)
     check_tree(tree, data)
     if message is None:
         expect(any(n.error for _, n in tree.walk()), "no error in the tree of a bad message")
-    records = list(scan(framer(format), cut_randomly(data, random, 1 + len(data))))
+    records = list(scan(framer(format, **options), data))
     check_sum(records, len(data))
+    pieces = cut_randomly(data, random, max(1, len(data)))
+    expect(list(scan(framer(format, **options), pieces)) == records, "chunks change the records")
     return message is not None
 
 
-def _try(format: Format, data: bytes, thorough: bool, **options: object) -> Message | None:
+def _try(format: Format, data: bytes, thorough: bool, options: Options) -> Message | None:
     try:
         return decode(format, data, **options)
     except DecodeError as error:
@@ -73,15 +81,19 @@ def _try(format: Format, data: bytes, thorough: bool, **options: object) -> Mess
         return None
 
 
-def _check_accepted(format: Format, data: bytes, message: Message, thorough: bool) -> None:
+def _check_accepted(
+    format: Format, data: bytes, message: Message, thorough: bool, options: Options
+) -> None:
     encoded = message.encode()
-    strict = _try(format, data[: len(encoded)], thorough, strict=True)
-    if encoded == data[: len(encoded)]:
+    start = data[: len(encoded)]
+    strict = _try(format, start, thorough, {**options, "strict": True})
+    if encoded == start:
         expect(strict is None or strict == message, "a strict reader reads something else")
     else:
         # A tolerant reader may take forms that nobody writes; then the message itself must stay.
         expect(strict is None, f"strict, but written differently: {encoded.hex()}")
-        expect(decode(format, encoded) == message, "another message after writing and reading")
+        again = decode(format, encoded, **options)
+        expect(again == message, f"{again!r} after writing and reading {message!r}")
     if thorough:
         check_json(format, message)
         check_html(message)
@@ -117,7 +129,7 @@ def _guarded(format: Format, data: bytes, what: str) -> None:
 def nothing_is_not_a_message(format: Format) -> None:
     """Empty data is an error for a reader, a tree with an error for a viewer, nothing to detect."""
     expect(format.detect(b"") < 50, "detected in nothing")
-    expect(_try(format, b"", True) is None, "a message of no bytes")
+    expect(_try(format, b"", True, {}) is None, "a message of no bytes")
     expect(any(n.error for _, n in outline(format, b"").walk()), "no error in the tree of nothing")
 
 
@@ -138,7 +150,7 @@ def no_number_makes_it_allocate(format: Format) -> None:
             for hostile in _with_huge_numbers(data):
                 tracemalloc.reset_peak()
                 before = tracemalloc.get_traced_memory()[0]
-                _try(format, hostile, False)
+                _try(format, hostile, False, {})
                 outline(format, hostile)
                 list(scan(framer(format), hostile))
                 peak = tracemalloc.get_traced_memory()[1] - before

@@ -56,7 +56,7 @@ MIN_CACHED_BYTES: Final = 64 << 10
 _FIELDS, _RECORDS = "tss_fields.cf", "tss_records.cf"
 _RDM, _ENUMS = "RDMFieldDictionary", "enumtype.def"
 
-_ACRONYM_LINE: Final = re.compile(r"\S++\s++-?[0-9]++(?:\s.*+)?+", re.ASCII | re.DOTALL)
+_ACRONYM_LINE: Final = re.compile(r"[^\s0-9]\S*+\s++-?[0-9]++", re.ASCII)
 _FLIST_LINE: Final = re.compile(r"[0-9]++\s++[A-Za-z]\w*+(?:\s*+\#.*+)?+", re.ASCII | re.DOTALL)
 
 
@@ -78,8 +78,10 @@ def detect(source: Source) -> FileKind:
         elif is_field_line(line):
             return FileKind.RDM
         elif line and not line.startswith("#"):
+            if _ACRONYM_LINE.fullmatch(line):
+                return FileKind.ENUMTYPE
             if has_bang:
-                return FileKind.ENUMTYPE if _ACRONYM_LINE.fullmatch(line) else FileKind.RDM
+                return FileKind.RDM
             return FileKind.FLIST if _FLIST_LINE.fullmatch(line) else FileKind.CFILE
     return FileKind.RDM if has_bang else FileKind.CFILE
 

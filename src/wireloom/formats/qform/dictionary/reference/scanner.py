@@ -93,8 +93,6 @@ def to_int(digits: bytes) -> int:
     found = _INTEGER.match(digits)
     if found is None:
         return 0
-    text = found[0]
-    # More digits than a 64-bit number has stop at its largest value.
-    value = int(text) if len(text) < 20 else (1 << 63) - 1
-    value = max(-(1 << 63), min(value, (1 << 63) - 1))
+    # What does not fit in 64 bits stops at the limit; 25 digits are enough to see that.
+    value = max(-(1 << 63), min(int(found[0][:25]), (1 << 63) - 1))
     return (value + (1 << 31)) % (1 << 32) - (1 << 31)

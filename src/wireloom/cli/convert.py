@@ -1,0 +1,181 @@
+"""``wireloom convert``: messages of one format → another, and what got lost on the way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import chain
+from typing import BinaryIO
+
+import click
+
+import wireloom
+from wireloom.cli._codec import Codec, count
+from wireloom.cli._flat import json_line
+from wireloom.cli._help import examples
+from wireloom.cli._input import chunks, file_argument, lines, open_binary
+from wireloom.cli._options import (
+    JSON_SUFFIXES,
+    DecodeOptions,
+    decode_options,
+    force_option,
+    limit_option,
+    suffix_of,
+)
+from wireloom.cli._output import binary_output, text_output
+from wireloom.cli._progress import progress
+from wireloom.cli._rows import from_row, parse_row
+from wireloom.errors import WireloomError
+from wireloom.formats import names
+from wireloom.framing import Problem
+from wireloom.messages import Message
+from wireloom.view import clip, escape
+
+__all__ = ["command"]
+
+MAX_SHOWN = 20
+"""Kinds of loss, and messages that failed, that are listed; the rest is counted."""
+
+MAX_KINDS = 1000
+"""Kinds of loss that are told apart: their texts come from the wire, and may be endless."""
+
+_Item = tuple[str, Message | str]
+"""Where it came from, and the message or why there is none."""
+
+
+@click.command(
+    epilog=examples(
+        "wireloom convert quotes.tibmsg --to tibrv -o quotes.tibrv",
+        "wireloom convert quotes.tibrv --to json > quotes.jsonl",
+        "wireloom convert quotes.jsonl --to tibmsg --no-loss -o quotes.tibmsg",
+    )
+)
+@file_argument
+@click.option("--to", type=click.Choice([*names(), "json"]), required=True, help="What to make.")
+@decode_options
+@limit_option()
+@click.option("--no-loss", is_flag=True, help="Exit with 1 if anything is lost.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write to this file.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress bar and no report.")
+@force_option
+def command(
+    source: str,
+    to: str,
+    reading: DecodeOptions,
+    limit: int | None,
+    no_loss: bool,
+    output: str | None,
+    quiet: bool,
+    force: bool,
+) -> None:
+    """Convert messages to another format, or to and from JSON lines.
+
+    What the other format cannot express is reported on stderr, a line for each kind of loss.
+    Messages that cannot be converted at all are named and left out; the exit status is then 1.
+    """
+    report = _Report()
+    with ExitStack() as stack:
+        stream = stack.enter_context(open_binary(source))
+        items = _items(stream, source, reading, quiet, stack)
+        write = _writer(to, output, force, source, stack)
+        for where, item in items:
+            if isinstance(item, str):
+                report.failed(where, item)
+                continue
+            try:
+                write(_convert(item, to, report))
+            except WireloomError as error:
+                report.failed(where, str(error))
+                continue
+            report.converted += 1
+            if report.converted == limit:
+                break
+    if not quiet:
+        report.show(to)
+    if report.failures or (no_loss and report.losses):
+        raise click.exceptions.Exit(1)
+
+
+class _Report:
+    """What became of the messages."""
+
+    def __init__(self) -> None:
+        self.converted = 0
+        self.failures = 0
+        self.losses: Counter[str] = Counter()
+
+    def failed(self, where: str, why: str) -> None:
+        self.failures += 1
+        if self.failures <= MAX_SHOWN:
+            click.echo(f"{escape(where)}: {escape(why)}", err=True)
+
+    def lost(self, what: str) -> None:
+        known = what in self.losses or len(self.losses) < MAX_KINDS
+        self.losses[what if known else "…"] += 1
+
+    def show(self, to: str) -> None:
+        for what, times in self.losses.most_common(MAX_SHOWN):
+            often = f" ({times:,} times)" if times > 1 else ""
+            click.echo(f"lost: {clip(what)}{often}", err=True)
+        kinds = f"; {count(len(self.losses), 'kind')} of loss" if self.losses else "; nothing lost"
+        failures = f", {self.failures:,} failed" if self.failures else ""
+        done = count(self.converted, "message")
+        click.echo(f"{done} converted to {to}{failures}{kinds}", err=True)
+
+
+def _convert(message: Message, to: str, report: _Report) -> Message:
+    if to in ("json", message.format):
+        return message
+    made, losses = wireloom.convert(message, to=to)
+    for loss in losses:
+        report.lost(str(loss))
+    return made
+
+
+def _writer(
+    to: str, output: str | None, force: bool, source: str, stack: ExitStack
+) -> Callable[[Message], object]:
+    if to == "json":
+        text = stack.enter_context(text_output(output, force, source))
+        return lambda message: text.write(json_line(message.to_dict()) + "\n")
+    binary = stack.enter_context(binary_output(output, force, source))
+    return lambda message: binary.write(message.encode())
+
+
+def _items(
+    stream: BinaryIO, source: str, reading: DecodeOptions, quiet: bool, stack: ExitStack
+) -> Iterator[_Item]:
+    """The messages of a stream of frames, or of JSON lines if that is what it holds."""
+    data = chunks(stream)
+    head = next(data, b"")
+    if suffix_of(source) in JSON_SUFFIXES or (not reading.format and head.lstrip()[:1] == b"{"):
+        return _from_lines(source, chain([head], data))
+    codec, data = Codec.for_stream(chain([head], data), reading)
+    return _from_frames(codec, stack.enter_context(progress(source, data, quiet)))
+
+
+def _from_frames(codec: Codec, data: Iterator[bytes]) -> Iterator[_Item]:
+    for found in codec.read(data):
+        where = f"byte {found.record.offset:,}"
+        if found.message is not None:
+            yield where, found.message
+        elif isinstance(found.record, Problem):
+            yield where, found.record.reason
+        else:
+            yield where, "text between frames is no message"
+
+
+def _from_lines(source: str, data: Iterator[bytes]) -> Iterator[_Item]:
+    for number, line in enumerate(lines(data), 1):
+        where = f"{source}:{number}"
+        try:
+            row = parse_row(line)
+            made = None if row is None else from_row(row)
+        except WireloomError as error:
+            yield where, str(error)
+            continue
+        if isinstance(made, Message):
+            yield where, made
+        elif made is not None:
+            yield where, "text between frames is no message"

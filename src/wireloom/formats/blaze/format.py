@@ -1,0 +1,417 @@
+"""The Blaze format: packets from bytes, with their bodies when a model is given."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from wireloom.errors import (
+    DecodeError,
+    EncodeError,
+    FrameTooLargeError,
+    InvalidFieldError,
+    OptionError,
+    TruncatedError,
+)
+from wireloom.format import Format, Option, TypeInfo
+from wireloom.formats.blaze.blz import files_of
+from wireloom.formats.blaze.body import decode_below, decode_nclass
+from wireloom.formats.blaze.codes import Encoding
+from wireloom.formats.blaze.dialects import (
+    DIALECTS,
+    DOCUMENT,
+    Dialect,
+    get_dialect,
+    rename,
+    rename_nodes,
+)
+from wireloom.formats.blaze.frames import FORMS, RULES, Form, form_at, measure
+from wireloom.formats.blaze.model import Model, NClass
+from wireloom.formats.blaze.nclass import NClassValue
+from wireloom.formats.blaze.packets import PACKETS, VERSION, BlazePacket, SubscriptionEvent
+from wireloom.formats.blaze.samples import samples
+from wireloom.framing import Framer, Scanner
+from wireloom.layout import describe
+from wireloom.messages import Json
+from wireloom.outline import Node
+from wireloom.wire import DEFAULT_LIMITS, Limits
+
+__all__ = ["FORMAT", "Blaze", "Subscription", "decode_body"]
+
+Subscription = tuple[NClass | str | int, Encoding | str | int]
+"""Class and encoding of a subscription's events."""
+
+_CHAIN = 64
+"""Frames in a row that settle a detection; reading on would only cost time."""
+
+_MAX_MODELS = 16
+"""Model files that are kept in memory."""
+
+_BY_NAME = {cls.name: cls for cls in PACKETS.values()}
+_models: dict[str, tuple[Model, tuple[tuple[Path, int, int], ...]]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    model: Model | None = None
+    dialect: Dialect = DIALECTS[DOCUMENT]
+    subscriptions: Mapping[int, Any] | None = None
+
+    def encoding(self, given: Encoding | str | int) -> Encoding | None:
+        """What is meant by an encoding's name, member or number in this dialect."""
+        if isinstance(given, IntEnum):
+            given = given.name
+        if isinstance(given, int):
+            return self.dialect.encoding(given)
+        return Encoding.__members__.get(given)
+
+
+_DEFAULTS = _Settings()
+
+
+def _settings(options: Mapping[str, Any]) -> _Settings:
+    if not options:
+        return _DEFAULTS
+    return _Settings(
+        _load(options.get("model")),
+        get_dialect(options.get("dialect", DOCUMENT)),
+        _subscriptions(options.get("subscriptions")),
+    )
+
+
+def _load(model: object) -> Model | None:
+    """A model as it is, or from a file, which is read again only when it or an include changes."""
+    if model is None or isinstance(model, Model):
+        return model
+    if not isinstance(model, (str, os.PathLike)):
+        raise OptionError(f"model must be a Model or the path of a .blz file, not {model!r}")
+    name = os.fspath(model)
+    known = _models.get(name)
+    if known is not None and all(_stamp(file[0]) == file for file in known[1]):
+        return known[0]
+    found, files = files_of(name)
+    while len(_models) >= _MAX_MODELS:
+        del _models[next(iter(_models))]
+    _models[name] = found, tuple(_stamp(file) for file in files)
+    return found
+
+
+def _stamp(file: Path) -> tuple[Path, int, int]:
+    try:
+        status = file.stat()
+    except OSError:
+        return file, -1, -1
+    return file, status.st_mtime_ns, status.st_size
+
+
+def _subscriptions(given: object) -> Mapping[int, Any] | None:
+    if given is None or isinstance(given, Mapping):
+        return given
+    if isinstance(given, str):
+        return _subscriptions_in(given)
+    raise OptionError(f"subscriptions must be a mapping or a text, not {given!r}")
+
+
+@lru_cache(maxsize=64)
+def _subscriptions_in(text: str) -> Mapping[int, Subscription]:
+    """From ``3=TRUCK,4=POINT/INDEXDELTA``."""
+    found: dict[int, Subscription] = {}
+    for item in filter(None, text.replace(" ", "").split(",")):
+        number, _, rest = item.partition("=")
+        nclass, _, encoding = rest.partition("/")
+        if not number.isdecimal() or not nclass:
+            raise OptionError(f"a subscription is ID=CLASS or ID=CLASS/ENCODING, not {item!r}")
+        key = int(nclass) if nclass.isdecimal() else nclass
+        found[int(number)] = key, encoding or Encoding.INDEXNOTZERO
+    return found
+
+
+def _subscribed(packet: SubscriptionEvent, model: Model, settings: _Settings) -> Any:
+    """Class and encoding of an event's body; None when the subscription is not known."""
+    given: Any = (settings.subscriptions or {}).get(packet.sbsrid)
+    if given is None:
+        return None
+    is_pair = isinstance(given, (tuple, list)) and len(given) == 2
+    key, kind = given if is_pair else (given, Encoding.INDEXNOTZERO)
+    nclass = model.nclass(key) if isinstance(key, (NClass, str, int)) else None
+    if nclass is None:
+        raise OptionError(f"the model has no class {key!r}")
+    encoding = settings.encoding(kind)
+    if encoding is None:
+        raise OptionError(f"dialect {settings.dialect.name} has no encoding {kind!r}")
+    return nclass, encoding
+
+
+def _class_of(packet: BlazePacket, form: Form, model: Model, settings: _Settings) -> Any:
+    """Class and encoding of a packet's body; None when it has none, or nothing is known of it."""
+    if getattr(packet, "body", None) is None:
+        return None
+    if isinstance(packet, SubscriptionEvent):
+        # A STOP of the long form has an empty body, which is no object.
+        return _subscribed(packet, model, settings) if packet.sevttp in (1, 2) else None
+    number: int = packet.nclsid  # type: ignore[attr-defined]
+    enctyp: int = packet.enctyp  # type: ignore[attr-defined]
+    nclass, encoding = model.nclass(number), settings.dialect.encoding(enctyp)
+    at = form.fields["nclsid"][0]
+    if nclass is None:
+        reason = f"the model has no class {number}"
+        raise InvalidFieldError(reason, offset=at, path="nclsid", code="nclsid")
+    if encoding is None:
+        reason = f"{int(enctyp)} is not a known encoding"
+        raise InvalidFieldError(reason, offset=at, path="enctyp", code="enctyp")
+    return nclass, encoding
+
+
+def _read_body(
+    packet: BlazePacket, form: Form, settings: _Settings, limits: Limits, strict: bool, root: Any
+) -> NClassValue | None:
+    """The object in the body; None when there is none or nothing is known of it."""
+    model = settings.model
+    found = None if model is None else _class_of(packet, form, model, settings)
+    if model is None or found is None:
+        return None
+    nclass, encoding = found
+    body: bytes = packet.body  # type: ignore[attr-defined]
+    first = settings.dialect.first_index_of(model)
+    options: Any = {"first_index": first, "limits": limits, "strict": strict}
+    try:
+        if root is None:
+            return decode_nclass(model, nclass, body, encoding, **options)
+        return decode_below(root, model, nclass, body, encoding, **options)
+    except DecodeError as error:
+        error.within("body")
+        error.shifted(form.header_len)
+        raise
+
+
+def decode_body(
+    packet: BlazePacket,
+    model: Model | str | os.PathLike[str],
+    *,
+    subscriptions: Mapping[int, Subscription] | str | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    strict: bool = False,
+) -> NClassValue | None:
+    """The object in a packet's body; None when it has no body, or its subscription is not known.
+
+    Args:
+        packet: in the dialect that it was decoded in.
+        model: declares the class.
+        subscriptions: SBSRID → class and encoding, for events.
+        limits: depth and number of fields.
+        strict: reject what a writer would not send.
+
+    Raises:
+        DecodeError: the class is not in the model, or the body is not an object of it.
+        OptionError: a subscription names what the model or the dialect does not have.
+    """
+    settings = _Settings(_load(model), get_dialect(packet.dialect), _subscriptions(subscriptions))
+    words = max(packet.codec.forms)  # the form that has a body
+    return _read_body(packet, FORMS[words << 6 | packet.code], settings, limits, strict, None)
+
+
+def _read_packet(
+    data: bytes, form: Form, size: int, settings: _Settings, strict: bool
+) -> BlazePacket:
+    packet = form.codec.decode(data, 0, size, strict, form.words)
+    assert isinstance(packet, BlazePacket)
+    if strict:
+        if (flaw := packet.strict_flaw()) is not None:
+            raise InvalidFieldError(flaw[1], path=flaw[0])
+        if size < len(data):
+            raise DecodeError(
+                f"{len(data) - size} bytes behind the packet", offset=size, code="trailing"
+            )
+    return packet if settings.dialect.name == DOCUMENT else rename(packet, settings.dialect)
+
+
+class Blaze(Format):
+    """The Blaze format."""
+
+    name = "blaze"
+    title = "Blaze"
+    kind: ClassVar[Literal["transport", "message"]] = "transport"
+    summary = (
+        "Transactions and subscriptions on objects of a model's classes, over TCP: 13 packets, "
+        "bodies that leave zeros or unchanged fields out."
+    )
+    options = (
+        Option("model", "classes of the bodies: a Model, or the path of a .blz file"),
+        Option("dialect", "whose numbering is spoken", tuple(DIALECTS), DOCUMENT),
+        Option(
+            "subscriptions",
+            "class and encoding of events by SBSRID: a mapping, or a text such as "
+            "3=TRUCK,4=POINT/INDEXDELTA",
+        ),
+    )
+
+    def check_options(self, given: Mapping[str, Any]) -> tuple[Limits, bool, dict[str, Any]]:
+        """Sort options into limits, `strict` and the format's own; a model file is read here.
+
+        Raises:
+            OptionError: one is unknown, or has a bad value.
+            SourceError: the model file is wrong.
+        """
+        limits, strict, own = super().check_options(given)
+        if "model" in own:
+            own["model"] = _load(own["model"])
+        if "subscriptions" in own:
+            own["subscriptions"] = _subscriptions(own["subscriptions"])
+        return limits, strict, own
+
+    def decode(
+        self, data: bytes, *, limits: Limits = DEFAULT_LIMITS, strict: bool = False, **options: Any
+    ) -> BlazePacket:
+        """The packet at the start of `data`; bytes after it are ignored unless `strict`.
+
+        Raises:
+            DecodeError: the bytes are not a packet, or with a model, the body is not an object.
+        """
+        settings = _settings(options)
+        end = len(data)
+        form = form_at(data, 0, end)
+        size = measure(data, 0, end) if form.pktlen_at else form.header_len
+        if size > limits.max_frame:
+            at = form.pktlen_at
+            raise FrameTooLargeError(size, limits.max_frame, offset=at, path="pktlen")
+        if size > end:
+            raise TruncatedError(needed=size, available=end)
+        packet = _read_packet(data, form, size, settings, strict)
+        if settings.model is not None:
+            value = _read_body(packet, form, settings, limits, strict, None)
+            # It was made here and nobody else has it yet.
+            object.__setattr__(packet, "nclass", value)
+        return packet
+
+    def framer(
+        self,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        strict: bool = False,
+        offset: int = 0,
+        **options: Any,
+    ) -> Framer:
+        """A new framer for one direction of a recorded stream; options do not change framing.
+
+        It may hold a packet back until the next header is there. For a live connection see
+        `wireloom.formats.blaze.Splitter`.
+        """
+        return Scanner(self.name, RULES, limits, offset)
+
+    def detect(self, data: bytes) -> int:
+        """How sure it is that `data` starts with a Blaze packet.
+
+        95: legal packets up to the very end, or very many. 90: several, and the last one is cut.
+        60: at least the first header is legal. Only version 1 without unused bits is taken.
+        """
+        pos = count = 0
+        is_exact = True
+        while pos < len(data) and count < _CHAIN:
+            size = _legal_size(data, pos)
+            if size is None:
+                return 60 if count else 0
+            if size > len(data) - pos:
+                return 90 if count > 1 and is_exact else 60
+            is_exact = is_exact and _is_proven(data, pos, size)
+            pos += size
+            count += 1
+        return 95 if count and is_exact else 60 if count else 0
+
+    def from_dict(self, d: Json) -> BlazePacket:
+        """The packet that `to_dict` described.
+
+        Raises:
+            EncodeError: the object is not such a packet.
+        """
+        name = d.get("packet")
+        if not isinstance(name, str) or name not in _BY_NAME:
+            raise EncodeError(f"there is no packet {name!r}", path="packet")
+        return _BY_NAME[name].from_dict(d)
+
+    def outline(
+        self, data: bytes, *, limits: Limits = DEFAULT_LIMITS, strict: bool = False, **options: Any
+    ) -> Node:
+        """The field tree of the packet at the start of `data`, with the object in its body.
+
+        What cannot be read carries the reason. Never raises DecodeError.
+        """
+        settings = _settings(options)
+        end = len(data)
+        try:
+            form = form_at(data, 0, end)
+        except DecodeError as error:
+            return Node(self.name, 0, end, data[:4].hex(), "no packet header", error.reason)
+        root = form.codec.outline(data, 0, end, form.words)
+        try:
+            size = measure(data, 0, end) if form.pktlen_at else form.header_len
+            if size > limits.max_frame:
+                raise FrameTooLargeError(size, limits.max_frame, path="pktlen")
+            root = form.codec.outline(data, 0, min(size, end), form.words)
+            if size > end:
+                raise TruncatedError(needed=size, available=end)
+            packet = _read_packet(data, form, size, settings, strict)
+            _read_body(packet, form, settings, limits, strict, root)
+        except DecodeError as error:
+            _mark(root, error)
+        rename_nodes(root, settings.dialect)
+        return root
+
+    def types(self) -> Sequence[TypeInfo]:
+        """The 13 packets, from their declarations."""
+        return [
+            TypeInfo(code, cls.name, (cls.__doc__ or "").split("\n")[0], describe(cls))
+            for code, cls in PACKETS.items()
+        ]
+
+    def samples(self) -> Mapping[str, bytes]:
+        """A packet of each of the 23 forms."""
+        return samples()
+
+
+def _mark(root: Node, error: DecodeError) -> None:
+    """Put the reason at the node that it is about, unless the tree shows it already."""
+    nodes = [node for _, node in root.walk()]
+    if not any(node.error for node in nodes):
+        found = next((node for node in nodes[1:] if node.name == error.path), root)
+        found.error = error.reason
+
+
+def _legal_size(data: bytes, pos: int) -> int | None:
+    """Bytes of the packet at `pos`, as far as they can be told; None when no legal header is there.
+
+    Only version 1 without unused bits is legal here.
+    """
+    left = len(data) - pos
+    try:
+        form = form_at(data, pos, len(data))
+        if data[pos] >> 2 != VERSION or data[pos + 2 : pos + 4] != b"\0\0":
+            return None
+        if left < form.header_len:
+            return form.header_len
+        size = measure(data, pos, len(data))
+        header = data[pos : pos + form.header_len]
+        if form.pktlen_at:
+            # The header alone is legal if it is legal with an empty body.
+            at = form.pktlen_at
+            header = header[:at] + form.header_len.to_bytes(4, "big") + header[at + 4 :]
+        packet = form.codec.decode(header, 0, form.header_len, False, form.words)
+    except TruncatedError:
+        return 4  # not even the first word is complete
+    except DecodeError:
+        return None
+    assert isinstance(packet, BlazePacket)
+    return None if packet.unused or size > DEFAULT_LIMITS.max_frame else size
+
+
+def _is_proven(data: bytes, pos: int, size: int) -> bool:
+    """Whether the packet has no body, or one that is as long as it says."""
+    header_len = form_at(data, pos, pos + size).header_len
+    return size == header_len or RULES.check(data, pos, pos + size, None)
+
+
+FORMAT = Blaze()

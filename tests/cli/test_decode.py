@@ -1,0 +1,342 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wireloom.cli import _codec, _output, _progress
+from wireloom.formats import get
+from wireloom.framing import Frame, Text
+
+HELLO = get("nrep").samples()["hello"]
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_one_json_object_a_line_with_offset_and_length(
+    run: Any, capture: Path, stream: bytes
+) -> None:
+    result = run("decode", capture)
+    rows = lines(result.stdout)
+    assert rows[0] == {
+        "frame_offset": 0,
+        "frame_length": 10,
+        "format": "nrep",
+        "packet": "DISCOVER",
+        "nonce": 0x01020304,
+    }
+    assert sum(row["frame_length"] for row in rows) == len(stream)
+    assert len(rows) == len(get("nrep").samples())
+    assert f"nrep: {len(rows)} messages, 0 problems; {len(stream)} bytes" in result.stderr
+
+
+def test_stdin_is_read_when_no_file_is_named(run: Any, stream: bytes) -> None:
+    assert run("decode", stdin=stream).stdout == run("decode", "-", stdin=stream).stdout
+
+
+def test_damage_is_counted_and_what_follows_is_decoded(run: Any, damaged: Path) -> None:
+    result = run("decode", "-f", "nrep", damaged, code=1)
+    assert [row["frame_offset"] for row in lines(result.stdout)] == [0, 15]
+    assert "2 messages, 1 problem; 25 bytes = 20 decoded + 5 quarantined" in result.stderr
+    assert "problems: 1 × " in result.stderr
+
+
+def test_problems_go_among_the_messages_on_request(run: Any, damaged: Path) -> None:
+    rows = lines(run("decode", "-f", "nrep", damaged, "--errors", "-", code=1).stdout)
+    assert [row["frame_offset"] for row in rows] == [0, 10, 15]
+    assert rows[1]["raw"] == b"\x1b[31m".hex()
+    assert rows[1]["error"]
+    assert rows[1]["reason"]
+    assert rows[1]["at"] == 10
+
+
+def test_problems_go_to_a_file_on_request(run: Any, damaged: Path, tmp_path: Path) -> None:
+    errors = tmp_path / "bad.jsonl"
+    result = run("decode", "-f", "nrep", damaged, "--errors", errors, code=1)
+    assert len(lines(result.stdout)) == 2
+    assert [row["frame_offset"] for row in lines(errors.read_text())] == [10]
+    assert "exists" in run("decode", "-f", "nrep", damaged, "--errors", errors, code=2).stderr
+
+
+def test_limit_stops_and_says_so(run: Any, capture: Path) -> None:
+    result = run("decode", capture, "--limit", 2)
+    assert len(lines(result.stdout)) == 2
+    assert "stopped at --limit" in result.stderr
+    assert "warning" not in result.stderr
+
+
+def test_quiet_has_no_summary(run: Any, capture: Path) -> None:
+    assert run("decode", "-q", capture).stderr == ""
+
+
+def test_csv_has_every_column_that_occurs(run: Any, capture: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(run("decode", "--csv", capture).stdout)))
+    assert list(rows[0])[:5] == ["frame_offset", "frame_length", "format", "packet", "nonce"]
+    assert {"description", "instance_ids", "flags"} <= set(rows[0])
+    published = next(row for row in rows if row["packet"] == "PUBLISH")
+    assert published["description"] == "echo"
+    found = next(row for row in rows if row["instance_ids"])
+    assert json.loads(found["instance_ids"])
+
+
+def test_csv_with_chosen_columns(run: Any, capture: Path) -> None:
+    result = run("decode", "--csv", "--columns", "packet,nosuch,nonce", "-n1", capture)
+    assert result.stdout == "packet,nosuch,nonce\nDISCOVER,,16909060\n"
+
+
+def test_csv_of_nothing_is_empty(run: Any, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.write_bytes(b"")
+    result = run("decode", "-f", "nrep", "--csv", empty)
+    assert result.stdout == ""
+    assert "0 messages, 0 problems; 0 bytes = 0 decoded" in result.stderr
+
+
+def test_too_many_columns_are_refused(
+    run: Any, capture: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_output, "MAX_COLUMNS", 4)
+    assert "over 4 columns" in run("decode", "--csv", capture, code=1).stderr
+
+
+def test_table_has_a_row_for_each_message(run: Any, capture: Path, damaged: Path) -> None:
+    shown = run("decode", "--table", capture).stdout.splitlines()
+    assert shown[0].split() == ["frame_offset", "frame_length", "type", "content"]
+    assert shown[1].split() == ["0", "10", "DISCOVER", "nonce=16909060"]
+    assert len(shown) == 1 + len(get("nrep").samples())
+    assert all(len(line) <= 120 and line == line.rstrip() for line in shown)
+    assert any(line.endswith("…") for line in shown)
+    shown = run(
+        "decode", "--table", "--errors=-", "-f", "nrep", damaged, code=1
+    ).stdout.splitlines()
+    assert shown[2].split()[:3] == ["10", "5", "ERROR"]
+
+
+def test_table_with_chosen_columns(run: Any, capture: Path) -> None:
+    shown = run("decode", "--table", "--columns", "packet,nonce", "-n1", capture).stdout
+    assert [line.split() for line in shown.splitlines()] == [
+        ["packet", "nonce"],
+        ["DISCOVER", "16909060"],
+    ]
+
+
+def test_a_long_table_keeps_its_columns(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "many"
+    path.write_bytes(HELLO * 250)
+    shown = run("decode", "--table", path).stdout.splitlines()
+    assert len(shown) == 251
+    assert len({line.index("HELLO") for line in shown[1:]}) == 1
+
+
+def test_a_table_in_a_pipe_is_wide(
+    run: Any, capture: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS")
+    shown = run("decode", "--table", capture).stdout.splitlines()
+    assert max(map(len, shown)) == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "starts"),
+    [("o.jsonl", '{"frame'), ("o.csv", "frame_offset,"), ("o.txt", "frame_offset "), ("o", "{")],
+)
+def test_the_suffix_chooses_the_style(
+    run: Any, capture: Path, tmp_path: Path, name: str, starts: str
+) -> None:
+    target = tmp_path / name
+    assert run("decode", capture, "-o", target).stdout == ""
+    assert target.read_text().startswith(starts)
+
+
+def test_an_option_wins_over_the_suffix(run: Any, capture: Path, tmp_path: Path) -> None:
+    run("decode", capture, "--json", "-o", tmp_path / "o.csv")
+    assert (tmp_path / "o.csv").read_text().startswith("{")
+
+
+def test_a_dash_is_stdout(run: Any, capture: Path) -> None:
+    assert run("decode", capture, "-o", "-").stdout
+
+
+def test_nothing_is_overwritten_without_force(run: Any, capture: Path, tmp_path: Path) -> None:
+    target = tmp_path / "o.jsonl"
+    target.write_text("precious")
+    assert (
+        "o.jsonl exists; overwrite it with --force"
+        in run("decode", capture, "-o", target, code=2).stderr
+    )
+    assert target.read_text() == "precious"
+    run("decode", capture, "-o", target, "--force")
+    assert target.read_text() != "precious"
+
+
+def test_the_input_is_never_overwritten(run: Any, capture: Path, stream: bytes) -> None:
+    result = run("decode", capture, "-o", capture, "--force", code=2)
+    assert "is also the input" in result.stderr
+    assert capture.read_bytes() == stream
+
+
+def test_a_device_is_no_file_to_be_overwritten(run: Any, capture: Path) -> None:
+    run("decode", capture, "-o", "/dev/null")
+
+
+def test_a_run_that_fails_at_once_leaves_no_file(run: Any, capture: Path, tmp_path: Path) -> None:
+    target = tmp_path / "o.csv"
+    run("decode", capture, "-o", target, "--errors", tmp_path, code=2)
+    run("decode", capture, "-o", target, "--errors", capture, code=2)
+    assert not target.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["-O", "nosuch=1"], "nrep has no option 'nosuch'; it has transport, extensions"),
+        (["-O", "transport=pigeon"], "transport must be one of tcp, udp, not 'pigeon'"),
+        (["-O", "max_content=many"], "max_content must be a number, not 'many'"),
+        (["-O", "extensions=perhaps"], "extensions must be true or false"),
+        (["-O", "extensions"], "'extensions' is not NAME=VALUE"),
+        (["--bind", "5=Status"], "nrep has no option 'bind'"),
+        (["--dialect", "x"], "nrep has no option 'dialect'"),
+        (["--max-frame", "0"], "0 is not in the range"),
+        (["--format", "nosuch"], "'nosuch' is not one of"),
+        (["--model", "nosuch.blz"], "does not exist"),
+    ],
+)
+def test_a_wrong_option_is_usage_and_says_what_exists(
+    run: Any, capture: Path, options: list[str], says: str
+) -> None:
+    result = run("decode", "-f", "nrep", *options, capture, code=2)
+    assert says in result.stderr
+    assert result.stdout == ""
+
+
+def test_options_reach_the_format(run: Any, tmp_path: Path) -> None:
+    extension = tmp_path / "x"
+    extension.write_bytes(bytes.fromhex("0040 00000000 00000000"))
+    run("decode", "-f", "nrep", extension, code=1)
+    for yes in ("1", "true", "Yes", "on"):
+        run("decode", "-f", "nrep", "-O", f"extensions={yes}", extension)
+    run("decode", "-f", "nrep", "-O", "extensions=off", extension, code=1)
+    run("decode", "-f", "nrep", "-O", "extensions=1", "-O", "max_content=0x20000", extension)
+
+
+def test_limits_reach_the_format(run: Any, capture: Path) -> None:
+    result = run("decode", "-f", "nrep", "--max-frame", "100", "--errors=-", capture, code=1)
+    assert "over the limit of 100" in result.stdout
+    trailing = bytes.fromhex("0003 00000000 01000000 ff")
+    run("decode", "-f", "nrep", stdin=trailing)
+    run("decode", "-f", "nrep", "--strict", stdin=trailing, code=1)
+
+
+def test_bytes_of_no_format_are_an_error(run: Any) -> None:
+    result = run("decode", stdin=b"\xff" * 100, code=1)
+    assert "cannot tell the format of these bytes; name it with --format (blaze," in result.stderr
+    assert "the input is empty" in run("decode", stdin=b"", code=1).stderr
+
+
+def test_detection_gives_up_in_time(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_codec, "DETECT_BYTES", 16)
+    run("decode", stdin=b"\xff" * 100, code=1)
+
+
+def test_a_missing_file_is_usage(run: Any, tmp_path: Path) -> None:
+    assert "does not exist" in run("decode", tmp_path / "nosuch", code=2).stderr
+
+
+def test_hostile_text_cannot_steer_the_terminal(run: Any, tmp_path: Path) -> None:
+    text = "\x1b[31m\u202e\x9b\r[bold]x[/bold]".encode()
+    body = len(text).to_bytes(4, "little") + text
+    path = tmp_path / "hostile"
+    path.write_bytes(b"\0\4\0\0\0\0" + len(body).to_bytes(4, "little") + body)
+    for style in ("--json", "--csv", "--table"):
+        result = run("decode", "-f", "nrep", style, path)
+        assert "[bold]x[/bold]" in result.stdout
+        for raw in ("\x1b", "\u202e", "\x9b", "\r"):
+            assert raw not in result.stdout + result.stderr
+
+
+class Unsteady(type(get("nrep"))):  # type: ignore[misc]
+    """NREP with text between frames and a framer that loses bytes."""
+
+    records: list[Any]
+
+    def framer(self, **_: Any) -> Any:
+        return self
+
+    def feed(self, _: bytes) -> list[Any]:
+        return self.records
+
+    def close(self) -> list[Any]:
+        return []
+
+
+@pytest.fixture
+def unsteady(monkeypatch: pytest.MonkeyPatch) -> Unsteady:
+    made = Unsteady()
+    monkeypatch.setattr(_codec, "get", lambda _: made)
+    return made
+
+
+def test_text_between_frames_is_kept(run: Any, unsteady: Unsteady) -> None:
+    unsteady.records = [
+        Text("nrep", 0, b"ok\n", eol=True),
+        Text("nrep", 3, b"\xff\n", eol=True),
+        Frame("nrep", 5, HELLO),
+    ]
+    result = run("decode", "-f", "nrep", stdin=b"ok\n\xff\n" + HELLO)
+    assert [row.get("text", row.get("text_hex")) for row in lines(result.stdout)[:2]] == [
+        "ok\n",
+        "ff0a",
+    ]
+    assert "1 message, 2 texts, 0 problems" in result.stderr
+    table = run("decode", "-f", "nrep", "--table", stdin=b"ok\n\xff\n" + HELLO).stdout
+    assert "text   ok\\n\n" in table
+    assert "text   ff0a\n" in table
+    back = run("encode", stdin=result.stdout)
+    assert back.stdout_bytes == b"ok\n\xff\n" + HELLO
+
+
+def test_a_frame_that_does_not_decode_is_a_problem(run: Any, unsteady: Unsteady) -> None:
+    unsteady.records = [Frame("nrep", 7, HELLO[:5])]
+    row = lines(run("decode", "-f", "nrep", "--errors=-", stdin=HELLO[:5], code=1).stdout)[0]
+    assert (row["frame_offset"], row["at"], row["error"]) == (7, 7, "short_header")
+
+
+def test_bytes_that_get_lost_are_reported(run: Any, unsteady: Unsteady) -> None:
+    unsteady.records = []
+    result = run("decode", "-f", "nrep", stdin=HELLO)
+    assert "warning: 10 bytes were read, 0 are accounted for" in result.stderr
+
+
+def test_a_large_file_shows_progress_on_a_terminal(
+    run: Any, capture: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_progress, "BIG", 1)
+    assert "━" not in run("decode", capture).stderr
+    monkeypatch.setattr(_progress, "is_terminal", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "━" in run("decode", capture).stderr
+    assert "━" not in run("decode", "-q", capture).stderr
+    assert "━" not in run("decode", stdin=capture.read_bytes()).stderr
+
+
+def test_a_person_who_must_type_is_told(
+    run: Any, stream: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_output, "BATCH", 1)
+
+    class Terminal(io.TextIOWrapper):
+        def isatty(self) -> bool:
+            return True
+
+    from wireloom.cli import _input
+
+    monkeypatch.setattr(_input, "sys", type(sys)("sys"))
+    _input.sys.stdin = Terminal(io.BytesIO(stream))
+    assert "Reading from the terminal" in run("decode", "-f", "nrep").stderr

@@ -1,0 +1,114 @@
+"""The command as a whole: help, snapshots, exit status."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from wireloom import cli
+from wireloom.errors import DecodeError, OptionError
+
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command with its words: `dict show`."""
+    todo: list[tuple[str, click.Command, click.Context]] = []
+    todo.append(("", cli.main, click.Context(cli.main, info_name="wireloom")))
+    while todo:
+        words, command, context = todo.pop()
+        yield words.strip(), command
+        if isinstance(command, click.Group):
+            for name in command.list_commands(context):
+                child = command.get_command(context, name)
+                assert child is not None
+                inner = click.Context(child, parent=context, info_name=name)
+                todo.append((f"{words} {name}", child, inner))
+
+
+COMMANDS = dict(commands())
+
+
+def test_every_file_is_a_command() -> None:
+    files = Path(cli.__file__).parent.glob("[!_]*.py")
+    assert sorted(path.stem for path in files) == cli.main.list_commands(click.Context(cli.main))
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_help_is_as_recorded(words: str, run: Callable[..., Any]) -> None:
+    # To renew a snapshot after reading the difference: SNAPSHOTS=write ./run test tests/cli
+    shown = run(*words.split(), "--help").stdout
+    path = SNAPSHOTS / f"{words.replace(' ', '-') or 'wireloom'}.txt"
+    if os.environ.get("SNAPSHOTS") == "write":
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(shown, encoding="utf-8")
+    assert shown == path.read_text("utf-8")
+
+
+def test_no_snapshot_is_left_over() -> None:
+    names = {words.replace(" ", "-") or "wireloom" for words in COMMANDS}
+    assert {path.stem for path in SNAPSHOTS.glob("*.txt")} == names
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_every_command_has_help_and_an_example(words: str) -> None:
+    command = COMMANDS[words]
+    assert command.help
+    assert re.search(rf"^ *.*wireloom {words}", command.epilog or "", re.MULTILINE)
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, parameter.name
+
+
+def test_version(run: Callable[..., Any]) -> None:
+    assert run("--version").stdout == f"wireloom {version('wireloom')}\n"
+
+
+def test_short_help_option(run: Callable[..., Any]) -> None:
+    assert run("-h").stdout == run("--help").stdout
+
+
+@pytest.mark.parametrize("words", [["nosuch"], ["decode", "--nosuch"], ["verify"], ["_options"]])
+def test_wrong_usage_exits_with_2(words: list[str], run: Callable[..., Any]) -> None:
+    assert "Usage: wireloom" in run(*words, code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (OptionError("no such \x1boption"), 2, "no such \\x1boption"),
+        (DecodeError("bad \x1bbyte", offset=3), 1, "Error: bad \\x1bbyte (at byte 3)"),
+        (
+            PermissionError(13, "Permission denied", "some\nfile"),
+            1,
+            "some\\nfile: Permission denied",
+        ),
+        (OSError("strange"), 1, "Error: strange"),
+        (KeyboardInterrupt(), 130, ""),
+        (BrokenPipeError(), 141, ""),
+    ],
+)
+def test_errors_become_a_line_and_an_exit_status(
+    error: BaseException,
+    code: int,
+    says: str,
+    run: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(COMMANDS["formats"], "callback", fail)
+    result = run("formats", code=code)
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    assert "\x1b" not in result.stderr
+    assert says in result.stderr
+    assert says or not result.stderr

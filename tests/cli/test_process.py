@@ -1,0 +1,111 @@
+"""What only a real process shows: signals, pipes, and what gets imported."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+WIRELOOM = [sys.executable, "-m", "wireloom.cli"]
+HEAVY = {
+    "asyncio",
+    "cryptography",
+    "google.protobuf",
+    "importlib.metadata",
+    "rich",
+    "wireloom.testing",
+    *(f"wireloom.formats.{name}" for name in ("blaze", "nais", "nrep", "qform", "tibmsg", "tibrv")),
+}
+
+
+@pytest.mark.parametrize("words", ["--help", "decode --help", "inspect --help", "dict show --help"])
+def test_help_imports_nothing_heavy(words: str) -> None:
+    code = (
+        "import sys\n"
+        "from wireloom.cli import main\n"
+        "try:\n"
+        "    main(prog_name='wireloom')\n"
+        "finally:\n"
+        "    print(*sys.modules, file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words.split()], capture_output=True, text=True, check=True
+    )
+    assert "Usage: wireloom" in done.stdout
+    assert not HEAVY & set(done.stderr.split())
+
+
+def test_a_closed_pipe_is_quiet(tmp_path: Path, stream: bytes) -> None:
+    path = tmp_path / "large.bin"
+    path.write_bytes(stream * 500)
+    with subprocess.Popen(
+        [*WIRELOOM, "decode", "-f", "nrep", str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith(b'{"frame_offset":0,')
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 141
+
+
+def test_a_pipe_that_closes_at_the_very_end_is_quiet(capture: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [*WIRELOOM, "decode", "-q", "-f", "nrep", str(capture)],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no SIGINT for one process there")
+def test_an_interrupt_is_quiet_and_rows_so_far_are_out(stream: bytes) -> None:
+    with subprocess.Popen(
+        [*WIRELOOM, "decode", "-f", "nrep"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(stream)
+        process.stdin.flush()
+        # The row comes although the input is still open: nothing waits for a full buffer.
+        assert process.stdout.readline().startswith(b'{"frame_offset":0,')
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert process.stderr.read() == b""
+
+
+def test_stdin_that_is_closed_is_an_error() -> None:
+    code = "import sys; sys.stdin = None; from wireloom.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "decode", "-f", "nrep"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "stdin is closed" in done.stderr
+
+
+def test_output_that_has_no_unicode_is_no_error(capture: Path) -> None:
+    done = subprocess.run(
+        [*WIRELOOM, "inspect", "-f", "nrep", "--no-nested", "-n1", str(capture)],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"DISCOVER" in done.stdout
