@@ -96,7 +96,8 @@ def show_recovery(console: Console) -> None:
         if isinstance(record, Frame):
             messages += 1
             decoded += record.length
-        elif isinstance(record, Problem):
+        else:
+            assert isinstance(record, Problem)  # TibMsg streams hold nothing else
             quarantined += record.length
             where = f"bytes {record.offset:,} to {record.offset + record.length:,}"
             console.print(Text(f"{where}: {escape(record.reason)}", "red"))

@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
-from wireloom.cli import _codec, _output, _progress
+from wireloom.cli import _codec, _input, _progress, _sinks
 from wireloom.formats import get
 from wireloom.framing import Frame, Text
 
@@ -45,7 +46,7 @@ def test_damage_is_counted_and_what_follows_is_decoded(run: Any, damaged: Path) 
     result = run("decode", "-f", "nrep", damaged, code=1)
     assert [row["frame_offset"] for row in lines(result.stdout)] == [0, 15]
     assert "2 messages, 1 problem; 25 bytes = 20 decoded + 5 quarantined" in result.stderr
-    assert "problems: 1 × " in result.stderr
+    assert "1 × reserved, first at byte 10: the reserved byte is not zero" in result.stderr
 
 
 def test_problems_go_among_the_messages_on_request(run: Any, damaged: Path) -> None:
@@ -102,7 +103,7 @@ def test_csv_of_nothing_is_empty(run: Any, tmp_path: Path) -> None:
 def test_too_many_columns_are_refused(
     run: Any, capture: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_output, "MAX_COLUMNS", 4)
+    monkeypatch.setattr(_sinks, "MAX_COLUMNS", 4)
     assert "over 4 columns" in run("decode", "--csv", capture, code=1).stderr
 
 
@@ -180,6 +181,13 @@ def test_the_input_is_never_overwritten(run: Any, capture: Path, stream: bytes) 
     result = run("decode", capture, "-o", capture, "--force", code=2)
     assert "is also the input" in result.stderr
     assert capture.read_bytes() == stream
+
+
+def test_a_file_may_be_overwritten_from_stdin(run: Any, stream: bytes, tmp_path: Path) -> None:
+    target = tmp_path / "o.jsonl"
+    target.write_text("old")
+    run("decode", "-o", target, "--force", stdin=stream)
+    assert target.read_text().startswith("{")
 
 
 def test_a_device_is_no_file_to_be_overwritten(run: Any, capture: Path) -> None:
@@ -327,16 +335,126 @@ def test_a_large_file_shows_progress_on_a_terminal(
 
 
 def test_a_person_who_must_type_is_told(
-    run: Any, stream: bytes, monkeypatch: pytest.MonkeyPatch
+    stream: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(_output, "BATCH", 1)
-
     class Terminal(io.TextIOWrapper):
         def isatty(self) -> bool:
             return True
 
-    from wireloom.cli import _input
+    monkeypatch.setattr(sys, "stdin", Terminal(io.BytesIO(stream)))
+    with _input.open_binary("-") as opened:
+        assert opened.read() == stream
+    assert "Reading from the terminal" in capsys.readouterr().err
 
-    monkeypatch.setattr(_input, "sys", type(sys)("sys"))
-    _input.sys.stdin = Terminal(io.BytesIO(stream))
-    assert "Reading from the terminal" in run("decode", "-f", "nrep").stderr
+
+def test_a_closed_stdin_is_usage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(click.UsageError, match="stdin is closed"), _input.open_binary("-"):
+        pass
+
+
+def relay(data: bytes) -> bytes:
+    """An NREP packet that carries `data`."""
+    body = bytes(10) + len(data).to_bytes(4, "little") + data
+    return b"\0\x0a\0\0\0\0" + len(body).to_bytes(4, "little") + body
+
+
+def test_messages_inside_have_their_own_rows(run: Any) -> None:
+    inner = get("tibmsg").samples()["string"]
+    packet = relay(inner)
+    assert len(lines(run("decode", stdin=packet).stdout)) == 1
+    result = run("decode", "--nested", stdin=packet)
+    outer, found = lines(result.stdout)
+    assert outer["packet"] == "SOCKET_DATA"
+    assert list(found)[:4] == ["frame_offset", "frame_length", "path", "format"]
+    assert (found["path"], found["format"]) == ("data", "tibmsg")
+    assert run("encode", stdin=result.stdout).stdout_bytes == packet
+    assert "in data: SYMBOL=ABC.N" in run("decode", "--nested", "--table", stdin=packet).stdout
+
+
+def test_a_damaged_message_inside_is_a_problem(run: Any) -> None:
+    packet = relay(get("tibmsg").samples()["string"][:-1])
+    run("decode", stdin=packet)
+    result = run("decode", "--nested", "--errors=-", stdin=packet, code=1)
+    assert lines(result.stdout)[1]["path"] == "data"
+    assert "first in data: " in result.stderr
+    assert "1 problem; " in result.stderr
+
+
+def test_a_dictionary_reaches_the_message_inside(run: Any, tmp_path: Path) -> None:
+    cfile = tmp_path / "fields.cf"
+    cfile.write_text("BID { CLASS_ID 101; DATA_SIZE 9; DATA_TYPE 15; }\n")
+    packet = relay(bytes.fromhex("111111120000000cc0654065fd70a3d70a3d1200"))
+    assert "has no option" in run("decode", "--dictionary", cfile, stdin=packet, code=2).stderr
+    found = lines(run("decode", "--nested", "--dictionary", cfile, stdin=packet).stdout)[1]
+    assert found["fields"][0]["name"] == "BID"
+    shown = run("inspect", "--dictionary", cfile, stdin=packet).stdout
+    assert "BID" in shown
+    assert (
+        "has no option 'nosuch'"
+        in run("decode", "--nested", "-O", "nosuch=1", stdin=packet, code=2).stderr
+    )
+
+
+def test_an_option_of_the_outer_format_is_for_it_alone(run: Any) -> None:
+    blaze = next(iter(get("blaze").samples().values()))
+    run("decode", "-f", "blaze", "--nested", "--dialect", "2019", stdin=blaze)
+
+
+def test_self_describing_messages_have_a_column_for_each_field(run: Any) -> None:
+    inner = [{"name": "X", "type": "string", "value": "a\n"}]
+    fields = [
+        {"name": "BID", "type": "int", "size": 4, "value": 1},
+        {"name": "BID", "type": "int", "size": 4, "value": 2},
+        {"name": None, "type": "opaque", "size": 1, "value_hex": "ff"},
+        {"name": "IN", "type": "message", "fields": inner},
+        {"name": "format", "type": "string", "value": "mine"},
+    ]
+    data = run("encode", stdin=json.dumps({"format": "tibmsg", "fields": fields})).stdout_bytes
+    (row,) = csv.DictReader(io.StringIO(run("decode", "--csv", stdin=data).stdout))
+    assert row == {
+        "frame_offset": "0",
+        "frame_length": str(len(data)),
+        "format": "tibmsg",
+        "BID": "1",
+        "BID[2]": "2",
+        "[2]": "ff",
+        "IN.X": "a\\n",
+        "format[2]": "mine",
+    }
+
+
+@pytest.mark.parametrize("name", ["tibmsg", "tibrv", "qform", "blaze", "nais"])
+def test_every_format_makes_a_table_and_a_csv(run: Any, name: str) -> None:
+    samples = get(name).samples()
+    data = b"".join(samples.values())
+    rows = list(csv.reader(io.StringIO(run("decode", "--csv", stdin=data).stdout)))
+    assert len(rows) == 1 + len(samples)
+    assert {len(row) for row in rows} == {len(rows[0])}
+    assert len(run("decode", "--table", stdin=data).stdout.splitlines()) == 1 + len(samples)
+    back = run("encode", stdin=run("decode", "-q", stdin=data).stdout)
+    assert back.stdout_bytes == data
+
+
+def test_wide_characters_are_cut_by_their_width(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {"format": "nrep", "packet": "PUBLISH", "description": "日本" * 50}
+    data = run("encode", stdin=json.dumps(row) + "\n").stdout_bytes
+    for columns in ("60", "400"):
+        monkeypatch.setenv("COLUMNS", columns)
+        shown = run("decode", "--table", stdin=data).stdout.splitlines()[1]
+        assert shown.endswith("…") is (columns == "60")
+        assert len(shown) < int(columns)
+
+
+def test_a_table_on_a_terminal_has_a_bold_header(capture: Path) -> None:
+    from wireloom.cli import _sinks
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    sink = _sinks.TableSink(stream, None)
+    sink.write({"a": 1})
+    sink.close()
+    assert stream.getvalue() == "\x1b[1ma\x1b[0m\n1\n"

@@ -26,7 +26,7 @@ def test_every_part_has_its_heading(shown: str) -> None:
 
 def test_samples_of_all_formats_are_written_again(shown: str) -> None:
     for name in wireloom.formats():
-        (line,) = (line for line in shown.splitlines() if line.startswith(f"{name} "))
+        line = next(line for line in shown.splitlines() if line.startswith(f"{name} "))
         _, count, _, same, of, again, *_ = line.split()
         assert (same, of, again) == (count, "of", count)
 

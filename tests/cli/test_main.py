@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
+import runpy
+import sys
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -73,6 +77,22 @@ def test_version(run: Callable[..., Any]) -> None:
 
 def test_short_help_option(run: Callable[..., Any]) -> None:
     assert run("-h").stdout == run("--help").stdout
+
+
+def test_it_runs_as_a_module(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["x", "--version"])
+    with pytest.raises(SystemExit) as exit_:
+        runpy.run_module("wireloom.cli", run_name="__main__")
+    assert exit_.value.code == 0
+    assert capsys.readouterr().out.startswith("wireloom ")
+
+
+def test_stdout_may_be_any_text_stream() -> None:
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        cli.main(["formats", "nrep", "--json"], standalone_mode=False)
+    assert out.getvalue().startswith("{")
 
 
 @pytest.mark.parametrize("words", [["nosuch"], ["decode", "--nosuch"], ["verify"], ["_options"]])

@@ -8,21 +8,43 @@ from typing import Any
 
 import pytest
 
+MODEL = """@model_name "fleet"
+enum GAUGE
+{
+    GAUGE_Off = 0 "not lit"
+}
+@namespace "base"
+nclass POINT
+{
+    @id 301
+    int_32 x
+    int_32 y
+    ascii[6] label
+    @persistent
+}
+@namespace_end
+nclass TRUCK
+{
+    @id 302
+    uint_32 truck_id "the number"
+    POINT at
+    GAUGE g
+    @key primary
+    @id 1
+    @fldset {truck_id}
+    @key_end
+    @key
+    @id 2
+    @fldset {truck_id, g}
+    @key_end
+}
+"""
+
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    from wireloom.formats.blaze.blz import to_blz
-    from wireloom.formats.blaze.model import ModelBuilder
-
-    builder = ModelBuilder("fleet")
-    builder.enum("GAUGE").member("GAUGE_Off", 0, "not \N{LATIN SMALL LETTER E WITH ACUTE}lit")
-    point = builder.nclass("POINT", 301)
-    point.field("x", "int_32").field("y", "int_32").field("label", "ascii", 6)
-    truck = builder.nclass("TRUCK", 302)
-    truck.field("truck_id", "uint_32", 1, "the number").field("at", "POINT").field("g", "GAUGE")
-    truck.key(1, "truck_id", primary=True).key(2, "truck_id", "g")
     path = tmp_path / "fleet.blz"
-    path.write_text(to_blz(builder.build()), encoding="utf-8")
+    path.write_text(MODEL)
     return path
 
 
@@ -57,7 +79,9 @@ def test_show_as_json_has_an_object_for_each_class(run: Any, model: Path) -> Non
     assert rows[1] == {
         "kind": "nclass",
         "name": "POINT",
+        "namespace": "base",
         "id": 301,
+        "persistent": True,
         "fields": [
             {"name": "x", "type": "int_32"},
             {"name": "y", "type": "int_32"},

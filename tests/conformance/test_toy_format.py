@@ -63,8 +63,8 @@ def test_the_command_line_knows_it() -> None:
     described = CliRunner().invoke(main, ["formats", "toy"])
     assert described.exit_code == 0, described.output
     assert "MOVE" in described.output
-    text = get("toy").samples()["move"].hex()
-    decoded = CliRunner().invoke(main, ["decode", "--json"], input=text)
+    data = get("toy").samples()["move"]
+    decoded = CliRunner().invoke(main, ["decode", "--json", "-"], input=data)
     assert decoded.exit_code == 0, decoded.output
     assert '"colour"' in decoded.output
 

@@ -17,7 +17,8 @@ from wireloom import cli
 from wireloom.formats import get, names
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = sorted(path for path in DOCS.glob("*.md") if path.name != "cli.md")
+README = DOCS.parent / "README.md"
+PAGES = [README, *sorted(path for path in DOCS.glob("*.md") if path.name != "cli.md")]
 
 
 @pytest.fixture(scope="module")

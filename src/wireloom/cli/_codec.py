@@ -17,7 +17,7 @@ from wireloom.formats import get, names
 from wireloom.framing import Frame, Problem, Record, Text, scan
 from wireloom.messages import Message
 from wireloom.outline import Node
-from wireloom.view import escape
+from wireloom.view import clip, escape
 
 if TYPE_CHECKING:
     from wireloom.nesting import Nested, Unreadable
@@ -26,6 +26,10 @@ __all__ = ["Account", "Codec", "Found", "count"]
 
 DETECT_BYTES = 1 << 16
 """Bytes waited for before saying that the format cannot be told."""
+
+
+MAX_CODES = 5
+"""Kinds of problems that a summary lists, the most frequent first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +136,8 @@ class Account:
     """Bytes that were read."""
     stopped: bool = False
     """Whether a limit ended it before the input did."""
-    reasons: dict[str, int] = field(default_factory=dict)
+    codes: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Number of problems by code, and the first one."""
     started: float = field(default_factory=time.monotonic)
 
     def counted(self, data: Iterable[bytes]) -> Iterator[bytes]:
@@ -145,10 +150,8 @@ class Account:
         """Count one record."""
         record = found.record
         if isinstance(record, Problem):
-            self.problems += 1
             self.quarantined += record.length
-            # Codes are few, reasons may be endless: hostile input must not grow this.
-            self.reasons[record.code] = self.reasons.get(record.code, 0) + 1
+            self.note(record.code, f"at byte {record.at:,}: {record.reason}")
             return
         self.decoded += record.length
         if isinstance(record, Text):
@@ -156,13 +159,20 @@ class Account:
         else:
             self.messages += 1
 
+    def note(self, code: str, first: str) -> None:
+        """Count one problem."""
+        self.problems += 1
+        # By code: there are few of them, while reasons may be endless on hostile input.
+        number, first = self.codes.get(code, (0, first))
+        self.codes[code] = (number + 1, first)
+
     @property
     def total(self) -> int:
         """Bytes of the records so far."""
         return self.decoded + self.quarantined
 
     def summary(self) -> str:
-        """One or two lines for stderr."""
+        """A few lines for stderr."""
         seconds = max(time.monotonic() - self.started, 1e-9)
         texts = f", {count(self.texts, 'text')}" if self.texts else ""
         line = (
@@ -175,9 +185,9 @@ class Account:
         elif self.total != self.given:
             # A framer that loses bytes breaks its contract; better said than hidden.
             line += f"\nwarning: {self.given:,} bytes were read, {self.total:,} are accounted for"
-        if self.reasons:
-            worst = sorted(self.reasons.items(), key=lambda item: (-item[1], item[0]))[:5]
-            line += "\nproblems: " + ", ".join(f"{n:,} × {escape(code)}" for code, n in worst)
+        worst = sorted(self.codes.items(), key=lambda item: (-item[1][0], item[0]))
+        for code, (number, first) in worst[:MAX_CODES]:
+            line += f"\n{number:,} × {escape(code)}, first {clip(first, 200)}"
         return line
 
 

@@ -12,10 +12,12 @@ __all__ = ["Row", "flatten", "json_line"]
 
 Row = Mapping[str, Any]
 
+_encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
+
 
 def json_line(row: Row) -> str:
     """One line of JSON. ASCII only, so that nothing in it can steer a terminal."""
-    return json.dumps(row, ensure_ascii=True, separators=(",", ":"))
+    return _encode(row)
 
 
 def flatten(row: Row, prefix: str = "") -> dict[str, str]:

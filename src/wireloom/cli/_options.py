@@ -83,10 +83,10 @@ class DecodeOptions:
         for name in names():
             found = get(name)
             if found.kind == "message":
-                own = {option.name for option in found.options}
+                own = {option.name for option in found.options} - declared
                 mine = {k: v for k, v in self.given.items() if k in own}
                 inner |= DecodeOptions(name, mine).for_format(found)
-        rest = {k: v for k, v in self.given.items() if k in declared or k not in inner}
+        rest = {k: v for k, v in self.given.items() if k not in inner}
         return DecodeOptions(self.format, rest), inner
 
 
@@ -143,7 +143,7 @@ _DECODE = (
     click.option("--model", type=_FILE, help="blaze: .blz model of the bodies."),
     click.option("--proto", type=_FILE, multiple=True, help="nais: .proto file or descriptor set."),
     click.option("--bind", multiple=True, metavar="TYPE=MESSAGE", help="nais: message of a type."),
-    click.option("--dialect", metavar="NAME", help="blaze: variant of the protocol."),
+    click.option("--dialect", metavar="NAME", help="blaze, tibrv: variant of the format."),
     click.option(
         "-O",
         "other",

@@ -26,7 +26,7 @@ from wireloom.cli._options import (
 from wireloom.cli._output import binary_output, text_output
 from wireloom.cli._progress import progress
 from wireloom.cli._rows import from_row, parse_row
-from wireloom.errors import WireloomError
+from wireloom.errors import OptionError, WireloomError
 from wireloom.formats import names
 from wireloom.framing import Problem
 from wireloom.messages import Message
@@ -55,6 +55,12 @@ _Item = tuple[str, Message | str]
 @click.option("--to", type=click.Choice([*names(), "json"]), required=True, help="What to make.")
 @decode_options
 @limit_option()
+@click.option(
+    "--to-dictionary",
+    "target",
+    type=click.Path(exists=True),
+    help="Dictionary of the qform to make; --dictionary when left out.",
+)
 @click.option("--no-loss", is_flag=True, help="Exit with 1 if anything is lost.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write to this file.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar and no report.")
@@ -64,6 +70,7 @@ def command(
     to: str,
     reading: DecodeOptions,
     limit: int | None,
+    target: str | None,
     no_loss: bool,
     output: str | None,
     quiet: bool,
@@ -74,17 +81,21 @@ def command(
     What the other format cannot express is reported on stderr, a line for each kind of loss.
     Messages that cannot be converted at all are named and left out; the exit status is then 1.
     """
+    if to == "qform" and not (target or "dictionary" in reading.given):
+        raise click.UsageError("a qform is made with a dictionary: --to-dictionary FILE")
     report = _Report()
     with ExitStack() as stack:
         stream = stack.enter_context(open_binary(source))
-        items = _items(stream, source, reading, quiet, stack)
+        items = _items(stream, source, to, reading, quiet, stack)
         write = _writer(to, output, force, source, stack)
         for where, item in items:
             if isinstance(item, str):
                 report.failed(where, item)
                 continue
             try:
-                write(_convert(item, to, report))
+                write(_convert(item, to, _choose(item, target, reading), report))
+            except OptionError:
+                raise  # wrong for all of them
             except WireloomError as error:
                 report.failed(where, str(error))
                 continue
@@ -112,22 +123,32 @@ class _Report:
 
     def lost(self, what: str) -> None:
         known = what in self.losses or len(self.losses) < MAX_KINDS
-        self.losses[what if known else "…"] += 1
+        self.losses[what if known else "other things"] += 1
 
     def show(self, to: str) -> None:
         for what, times in self.losses.most_common(MAX_SHOWN):
             often = f" ({times:,} times)" if times > 1 else ""
             click.echo(f"lost: {clip(what)}{often}", err=True)
+        if len(self.losses) > MAX_SHOWN:
+            click.echo(f"… and {len(self.losses) - MAX_SHOWN:,} more kinds of loss", err=True)
         kinds = f"; {count(len(self.losses), 'kind')} of loss" if self.losses else "; nothing lost"
         failures = f", {self.failures:,} failed" if self.failures else ""
         done = count(self.converted, "message")
         click.echo(f"{done} converted to {to}{failures}{kinds}", err=True)
 
 
-def _convert(message: Message, to: str, report: _Report) -> Message:
-    if to in ("json", message.format):
+def _choose(message: Message, target: str | None, reading: DecodeOptions) -> str | None:
+    """The dictionary to write with: the one to read with, unless another is named."""
+    if target is None and message.format != "qform":
+        given: str | None = reading.given.get("dictionary")
+        return given
+    return target
+
+
+def _convert(message: Message, to: str, dictionary: str | None, report: _Report) -> Message:
+    if to == "json" or (to == message.format and dictionary is None):
         return message
-    made, losses = wireloom.convert(message, to=to)
+    made, losses = wireloom.convert(message, to, dictionary=dictionary)
     for loss in losses:
         report.lost(str(loss))
     return made
@@ -144,14 +165,15 @@ def _writer(
 
 
 def _items(
-    stream: BinaryIO, source: str, reading: DecodeOptions, quiet: bool, stack: ExitStack
+    stream: BinaryIO, source: str, to: str, reading: DecodeOptions, quiet: bool, stack: ExitStack
 ) -> Iterator[_Item]:
     """The messages of a stream of frames, or of JSON lines if that is what it holds."""
     data = chunks(stream)
     head = next(data, b"")
     if suffix_of(source) in JSON_SUFFIXES or (not reading.format and head.lstrip()[:1] == b"{"):
         return _from_lines(source, chain([head], data))
-    codec, data = Codec.for_stream(chain([head], data), reading)
+    # A dictionary may be meant for the format to make, and be none of the format read.
+    codec, data = Codec.for_stream(chain([head], data), reading, with_nested=to == "qform")
     return _from_frames(codec, stack.enter_context(progress(source, data, quiet)))
 
 

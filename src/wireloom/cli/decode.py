@@ -17,9 +17,10 @@ from wireloom.cli._options import (
     limit_option,
     output_options,
 )
-from wireloom.cli._output import JsonSink, Sink, open_sink, text_output
+from wireloom.cli._output import text_output
 from wireloom.cli._progress import progress
 from wireloom.cli._rows import nested_row, summarise, to_row
+from wireloom.cli._sinks import JsonSink, Sink, open_sink
 from wireloom.messages import Json
 
 __all__ = ["command"]
@@ -87,7 +88,8 @@ def command(
             if nested and found.message is not None:
                 for inner in codec.nested(found.message):
                     row = nested_row(found, inner)
-                    account.problems += "error" in row
+                    if "error" in row:
+                        account.note(row["error"], f"in {row['path']}: {row['reason']}")
                     write(row)
             if account.messages == limit:
                 account.stopped = True

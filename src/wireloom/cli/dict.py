@@ -19,8 +19,9 @@ from wireloom.cli._options import (
     output_options,
     suffix_of,
 )
-from wireloom.cli._output import open_sink, text_output
+from wireloom.cli._output import text_output
 from wireloom.cli._rows import parse_row
+from wireloom.cli._sinks import open_sink
 from wireloom.errors import EncodeError, SourceError
 from wireloom.messages import Json
 from wireloom.view import escape

@@ -9,7 +9,8 @@ import click
 
 from wireloom.cli._help import examples
 from wireloom.cli._options import OutputOptions, output_options
-from wireloom.cli._output import make_console, open_sink, show, text_output
+from wireloom.cli._output import make_console, show, text_output
+from wireloom.cli._sinks import open_sink
 from wireloom.format import COMMON_OPTIONS, Format, Option, TypeInfo
 from wireloom.formats import get, names
 from wireloom.messages import Json

@@ -9,7 +9,7 @@ import click
 
 from wireloom.cli._help import examples
 from wireloom.cli._options import OutputOptions, output_options
-from wireloom.cli._output import open_sink
+from wireloom.cli._sinks import open_sink
 from wireloom.errors import SourceError
 from wireloom.messages import Json
 from wireloom.view import escape

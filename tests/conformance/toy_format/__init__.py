@@ -79,7 +79,7 @@ class Rules:
         return size
 
     def check(self, data: bytes | bytearray, pos: int, end: int, steps: int | None) -> bool:
-        PACKETS[data[pos + 2]].codec.decode(bytes(data[pos:end]), 0, end - pos)
+        PACKETS[data[pos + 2]].codec.decode(data, pos, end)  # type: ignore[arg-type]
         return data[pos + 2] != Say.code  # any bytes can be said: that proves nothing
 
     def find(self, data: bytes | bytearray, pos: int, end: int) -> int:

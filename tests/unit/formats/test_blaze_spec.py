@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from wireloom.formats.blaze import DIALECTS, FORMAT, PACKETS, BlazePacket, words
@@ -11,7 +12,7 @@ from wireloom.layout import Rest, Word, describe
 SPEC = Path(inspect.getfile(type(FORMAT))).with_name("SPEC.md")
 
 
-def render(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def render(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [heads, ("---",) * len(heads), *rows]
     return "\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines) + "\n"
 

@@ -177,7 +177,7 @@ def scans() -> list[Callable[[Source], object]]:
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_time_grows_with_the_text_and_not_with_its_square(name: str) -> None:
-    small, large = (to_source(HOSTILE[name](size), "t") for size in (1 << 13, 1 << 16))
+    small, large = (to_source(HOSTILE[name](size), "t") for size in (1 << 12, 1 << 15))
     for scan in scans():
         # Eight times the text; sixty-four times the time would be the square.
         limit = 24 * min(seconds(scan, small) for _ in range(3)) + 0.05

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +18,15 @@ from google.protobuf.message import DecodeError as ProtobufDecodeError
 from google.protobuf.message import Message
 
 from wireloom.errors import SourceError
-from wireloom.formats.nais.fields import is_repeated, type_name
+from wireloom.formats.nais.fields import is_repeated
+from wireloom.formats.nais.tree import type_name
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
     from wireloom.messages import Json
 
-__all__ = ["build", "field_table", "not_text", "redact"]
+__all__ = ["build", "field_table", "not_text", "redact", "round_floats"]
 
 _WELL_KNOWN = "google/protobuf/"
 _REDACTED = "***"
@@ -146,28 +148,70 @@ def _contents(
         yield field.name, field, value if is_repeated(field) else (value,)
 
 
+# --- JSON forms ---------------------------------------------------------------------------------
+
+
 def redact(schema: Descriptor, value: Json) -> Json:
     """A copy of a message's JSON form without what the schema marks ``debug_redact``."""
-    out: Json = {}
-    for name, content in value.items():
-        field = schema.fields_by_name.get(name)
-        if field is None:
-            out[name] = content
-        elif field.GetOptions().debug_redact:
-            out[name] = _REDACTED
-        else:
-            out[name] = _redact_field(field, content)
-    return out
+    return _rewrite(schema, value, _redact_field)
 
 
 def _redact_field(field: FieldDescriptor, content: Any) -> Any:
-    inner = field.message_type
-    if inner is None:
+    return _REDACTED if field.GetOptions().debug_redact else content
+
+
+def round_floats(schema: Descriptor, value: Mapping[str, Any]) -> Json:
+    """A copy of a message's JSON form that the library will read where it wrote it.
+
+    It writes the largest float as 3.4028235e+38, which is the shortest text that rounds to it, and
+    then refuses that text as too large.
+    """
+    return _rewrite(schema, value, _round_field)
+
+
+def _round_field(field: FieldDescriptor, content: Any) -> Any:
+    if field.type != field.TYPE_FLOAT:
         return content
+    return [_round(item) for item in content] if isinstance(content, list) else _round(content)
+
+
+def _round(item: Any) -> Any:
+    if not isinstance(item, float):
+        return item
+    try:
+        return struct.unpack("<f", struct.pack("<f", item))[0]
+    except OverflowError:
+        return item  # too large indeed, as the library will say
+
+
+def _rewrite(
+    schema: Descriptor, value: Mapping[str, Any], change: Callable[[FieldDescriptor, Any], Any]
+) -> Json:
+    """A copy of a message's JSON form with `change` made to every field, outermost first."""
+    return {
+        name: content if field is None else _rewrite_field(field, content, change)
+        for name, content in value.items()
+        for field in (_field(schema, name),)
+    }
+
+
+def _field(schema: Descriptor, name: object) -> FieldDescriptor | None:
+    """The field of that name, also as JSON spells it: ``alivePeriod``."""
+    return next((field for field in schema.fields if name in (field.name, field.json_name)), None)
+
+
+def _rewrite_field(
+    field: FieldDescriptor, content: Any, change: Callable[[FieldDescriptor, Any], Any]
+) -> Any:
+    changed = change(field, content)
+    inner = field.message_type
+    if inner is None or changed is not content:
+        return changed
+    if isinstance(content, list):
+        return [_rewrite_field(field, item, change) for item in content]
+    if not isinstance(content, Mapping):
+        return content  # a well-known type may be a text or a number
     if inner.GetOptions().map_entry:
         of = inner.fields_by_name["value"]
-        return {key: _redact_field(of, item) for key, item in content.items()}
-    if isinstance(content, list):
-        return [_redact_field(field, item) for item in content]
-    # A well-known type may be a text or a number.
-    return redact(inner, content) if isinstance(content, dict) else content
+        return {key: _rewrite_field(of, item, change) for key, item in content.items()}
+    return _rewrite(inner, content, change)

@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, ClassVar, Self, cast
 
 from wireloom.errors import EncodeError, InvalidFieldError, TruncatedError
-from wireloom.formats.nais.fields import add_fields, byte_fields
+from wireloom.formats.nais.fields import byte_fields
 from wireloom.formats.nais.rules import (
     DEFAULT_RULES,
     HEADER_LEN,
@@ -25,6 +25,7 @@ from wireloom.formats.nais.rules import (
     Refusal,
 )
 from wireloom.formats.nais.schema import BUILT_IN, FIRST_CUSTOM, Reading, TypeRegistry
+from wireloom.formats.nais.tree import add_fields
 from wireloom.layout import Blob, Flat, Packet, Varint, Word, packet
 from wireloom.layout.generate import make_decoder
 from wireloom.layout.show import fill_outline
@@ -201,7 +202,7 @@ class NaisPacket(Packet):
             if self.payload:
                 yield "payload", self.payload
             return
-        for path, _, data in byte_fields(self.payload, schema):
+        for path, data in byte_fields(self.payload, schema):
             if data:
                 yield f"message.{path}", data
 

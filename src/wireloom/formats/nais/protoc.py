@@ -44,7 +44,7 @@ def compile_file(path: Path, include: Iterable[Path] = ()) -> bytes:
         out = Path(directory, "set.binpb")
         done = _run(path, [*(f"-I{root}" for root in roots), f"--descriptor_set_out={out}"])
         if done.returncode:
-            raise _complaint(path, done.stderr)
+            raise _complaint(path, roots, done.stderr)
         return out.read_bytes()
 
 
@@ -94,14 +94,12 @@ def _run(path: Path, options: list[str]) -> subprocess.CompletedProcess[str]:
         raise SourceError(f"the compiler did not run: {error}", file=str(path)) from error
 
 
-def _complaint(path: Path, output: str) -> SourceError:
+def _complaint(path: Path, roots: list[Path], output: str) -> SourceError:
     """The compiler's first complaint, with its file and line."""
     found = _COMPLAINT.search(output)
     if found is None:
         reason = output.strip().partition("\n")[0] or "the compiler failed without a word"
         return SourceError(reason, file=str(path))
-    # The compiler names files as imports do; for the file itself its whole path is of more use.
-    file = found["file"]
-    if Path(file).name == path.name:
-        file = str(path)
-    return SourceError(found["reason"], file=file, line=int(found["line"]))
+    # Some releases of the compiler name a file by its path, some as an import would.
+    file = next((root / found["file"] for root in roots if (root / found["file"]).is_file()), path)
+    return SourceError(found["reason"], file=str(file), line=int(found["line"]))

@@ -22,7 +22,7 @@ from google.protobuf.message import EncodeError as ProtobufEncodeError
 from google.protobuf.message import Message as ProtobufMessage
 
 from wireloom.errors import EncodeError, OptionError, SourceError
-from wireloom.formats.nais.descriptors import build, not_text, redact
+from wireloom.formats.nais.descriptors import build, not_text, redact, round_floats
 from wireloom.formats.nais.protoc import compile_file, compile_text
 from wireloom.messages import Json
 
@@ -259,7 +259,7 @@ class TypeRegistry:
             raise EncodeError(f"a {found.name} is an object of fields", path="message")
         try:
             if not isinstance(message, ProtobufMessage):
-                fields = dict(message)
+                fields = round_floats(found.schema, message)
                 message = json_format.ParseDict(fields, found.made(), descriptor_pool=found.pool)
             return message.SerializeToString(deterministic=True)
         except (json_format.Error, ProtobufEncodeError, ValueError, TypeError) as error:

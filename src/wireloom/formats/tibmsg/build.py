@@ -206,6 +206,9 @@ def _common_type(values: Sequence[Scalar]) -> FieldType:
 def _element_size(kind: FieldType, values: Sequence[Scalar]) -> int:
     """The size that fits all elements."""
     if kind == FieldType.STRING:
-        return max((len(text_bytes(v)) for v in values if isinstance(v, str)), default=0) + 1
-    sizes = {FieldType.INT: 4, FieldType.UINT: 4, FieldType.REAL: 8, FieldType.BOOLEAN: 1}
-    return max((len(write(kind, value)) for value in values), default=sizes.get(kind, 4))
+        sizes = [
+            len(text_bytes(v)) + 1 if isinstance(v, str) else len(write(kind, v)) for v in values
+        ]
+        return max(sizes, default=1)
+    usual = {FieldType.REAL: 8, FieldType.BOOLEAN: 1}
+    return max((len(write(kind, value)) for value in values), default=usual.get(kind, 4))

@@ -9,7 +9,7 @@ from random import Random
 
 from wireloom.errors import DecodeError
 from wireloom.format import Format
-from wireloom.framing import Frame, Record, scan
+from wireloom.framing import Frame, Problem, Record, scan
 from wireloom.testing.chunks import chunkings, cut_randomly
 from wireloom.testing.conformance.samples import FormatCheck, decode, expect, framer
 from wireloom.testing.mutations import Mutator
@@ -30,6 +30,9 @@ def check_sum(records: list[Record], size: int, start: int = 0) -> None:
     for record in records:
         expect(record.offset == at, f"a record starts at {record.offset}, the last ended at {at}")
         expect(record.length > 0, f"an empty record at {at}")
+        if isinstance(record, Problem):
+            expect(record.code and record.reason, f"no code or no reason: {record}")
+            expect(at <= record.at <= start + size, f"a problem at {at} is blamed on {record.at}")
         at += record.length
     expect(at == start + size, f"the records cover {at - start} of {size} bytes")
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from typing import Any
 
 from hypothesis.strategies import SearchStrategy
 
@@ -21,10 +22,18 @@ from wireloom.formats import get
 from wireloom.messages import Message
 from wireloom.testing.strategies.declared import packets_of
 
-__all__ = ["messages"]
+__all__ = ["messages", "options"]
 
-_OWN: Mapping[str, str] = {}
+_OWN = {name: f"{__name__}.{name}" for name in ("qform", "tibmsg", "tibrv")}
 """Formats that describe themselves field by field, and the module that makes their messages."""
+
+
+def options(name: str) -> Mapping[str, Any]:
+    """What `wireloom.decode` must be given to read the messages that `messages` makes."""
+    made: Mapping[str, Any] = (
+        getattr(import_module(_OWN[name]), "OPTIONS", {}) if name in _OWN else {}
+    )
+    return made
 
 
 def messages(name: str) -> SearchStrategy[Message]:

@@ -24,7 +24,7 @@ from wireloom.messages import Json, Message
 from wireloom.testing.vectors import Case
 from wireloom.wire import DEFAULT_LIMITS
 
-__all__ = ["Family", "Mismatch", "Verifier", "same"]
+__all__ = ["Family", "Mismatch", "Verifier", "family_of", "need", "same", "without"]
 
 _FAMILIES = {
     "tibmsg": "wireloom.testing.vectors.tib_tibmsg",
@@ -266,16 +266,12 @@ def same(expected: Any, actual: Any, single: bool) -> bool:
         return len(expected) == len(actual) and all(
             same(a, b, single) for a, b in zip(expected, actual, strict=True)
         )
-    if isinstance(expected, float) or isinstance(actual, float):
-        if not (_is_number(expected) and _is_number(actual)):
+    if isinstance(actual, float):
+        if not isinstance(expected, (int, float)) or isinstance(expected, bool):
             return False
         code = ">f" if single else ">d"
         return struct.pack(code, expected) == struct.pack(code, actual)
     return type(expected) is type(actual) and bool(expected == actual)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def without(expected: Json, keys: Iterable[str]) -> Json:

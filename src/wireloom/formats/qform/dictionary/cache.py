@@ -15,7 +15,9 @@ import json
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +40,8 @@ PARSER_VERSION: Final = 1
 _MAX_BYTES: Final = 64 << 20
 _MAX_FILES: Final = 64
 """Dictionaries change a few times a year; this many keep several sets for years."""
+_STALE_SECONDS: Final = 3600.0
+"""No writer takes that long."""
 _effective_user: Final[Callable[[], int] | None] = getattr(os, "geteuid", None)
 _FORM: Final = -1
 """In the column of types."""
@@ -149,10 +153,17 @@ def _is_private(status: os.stat_result, is_kind: Callable[[int], bool]) -> bool:
 
 
 def _prune(directory: Path) -> None:
-    """Remove the dictionaries that were kept longest ago."""
-    kept = sorted(directory.glob("*.json"), key=lambda path: os.lstat(path).st_mtime_ns)
-    for path in kept[:-_MAX_FILES]:
-        path.unlink()
+    """Remove the dictionaries kept longest ago, and what writers left that never finished."""
+    dated: dict[Path, float] = {}
+    for path in directory.iterdir():
+        with suppress(OSError):  # another process may be pruning too
+            dated[path] = os.lstat(path).st_mtime
+    kept = sorted((p for p in dated if p.suffix == ".json"), key=dated.__getitem__)
+    long_ago = time.time() - _STALE_SECONDS
+    stale = [p for p, date in dated.items() if p.suffix == ".tmp" and date < long_ago]
+    for path in (*kept[:-_MAX_FILES], *stale):
+        with suppress(OSError):
+            path.unlink()
 
 
 def _to_json(dictionary: Dictionary) -> dict[str, object]:
@@ -183,8 +194,8 @@ def _from_json(data: object) -> Dictionary:
     Raises:
         ValueError: the data is not what `_to_json` gives.
     """
-    _require(isinstance(data, dict))
-    assert isinstance(data, dict)  # said again for the type checker
+    if not isinstance(data, dict):
+        raise ValueError("not an object")
     fids = _numbers(data.get("fids"), -(1 << 31), (1 << 31) - 1)
     sizes = _numbers(data.get("sizes"), 0, MAX_SIZE)
     flags = _numbers(data.get("flags"), 0, 7)
@@ -229,24 +240,28 @@ def _problems(data: object) -> tuple[Problem, ...]:
 
 def _columns(data: object, width: int) -> list[list[Any]]:
     """Rows of `width` values, turned on their side."""
-    _require(type(data) is list)
-    assert isinstance(data, list)  # said again for the type checker
-    _require(all(type(row) is list and len(row) == width for row in data))
-    return [[row[column] for row in data] for column in range(width)]
+    rows = _list(data)
+    _require(all(isinstance(row, list) and len(row) == width for row in rows))
+    return [[row[column] for row in rows] for column in range(width)]
 
 
 def _numbers(data: object, low: int, high: int) -> list[int]:
-    _require(type(data) is list)
-    assert isinstance(data, list)  # said again for the type checker
-    _require(set(map(type, data)) <= {int})
-    _require(not data or (min(data) >= low and max(data) <= high))
-    return data
+    numbers = _list(data)
+    # By type and not by isinstance: a bool is no number here.
+    _require(set(map(type, numbers)) <= {int})
+    _require(not numbers or (min(numbers) >= low and max(numbers) <= high))
+    return numbers
 
 
 def _strings(data: object) -> list[str]:
-    _require(type(data) is list)
-    assert isinstance(data, list)  # said again for the type checker
-    _require(set(map(type, data)) <= {str})
+    strings = _list(data)
+    _require(set(map(type, strings)) <= {str})
+    return strings
+
+
+def _list(data: object) -> list[Any]:
+    if not isinstance(data, list):
+        raise ValueError("not a list")
     return data
 
 

@@ -1,0 +1,227 @@
+"""Where a command's rows go: JSON lines, CSV or a table.
+
+All of them take rows one by one and keep few: a capture may be larger than memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import IO, Protocol
+
+import click
+
+from wireloom.cli._flat import Row, flatten, json_line
+from wireloom.cli._options import OutputOptions
+from wireloom.cli._output import PIPE_WIDTH, is_plain, text_output
+from wireloom.view import clip
+
+__all__ = ["CsvSink", "JsonSink", "Sink", "TableSink", "open_sink"]
+
+BATCH = 100
+"""Rows of a table that are drawn at once; the first ones decide how wide the columns are."""
+
+MAX_CELL = 500
+"""Characters of one cell of a table."""
+
+MEMORY = 1 << 23
+"""Bytes of CSV rows kept in memory until all columns are known; more than that goes to disk."""
+
+MAX_COLUMNS = 10_000
+"""Columns of a CSV file. Messages name them; hostile ones must not fill the memory with names."""
+
+
+class Sink(Protocol):
+    """Takes rows."""
+
+    def write(self, row: Row) -> None:
+        """Take one row."""
+        ...
+
+    def flush(self) -> None:
+        """Show what there is: the next row may be long in coming."""
+        ...
+
+    def close(self) -> None:
+        """There are no more rows."""
+        ...
+
+
+class JsonSink:
+    """One JSON object a line."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def write(self, row: Row) -> None:
+        self._stream.write(json_line(row) + "\n")
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def close(self) -> None:
+        self.flush()
+
+
+class CsvSink:
+    """Comma-separated values.
+
+    With `columns` given rows are written as they come. Otherwise the rows wait, on disk if they are
+    many, until all columns are known: the header is complete, and its order is that of appearance.
+    """
+
+    def __init__(self, stream: IO[str], columns: Sequence[str] | None, waiting: IO[str]) -> None:
+        self._stream = stream
+        self._waiting = None if columns else waiting
+        self._columns = dict.fromkeys(columns or ())
+        self._writer = csv.writer(stream if columns else waiting, lineterminator="\n")
+        self._grown: list[tuple[int, int]] = []  # from which row on there are how many columns
+        self._rows = 0
+        if columns:
+            self._writer.writerow(columns)
+
+    def write(self, row: Row) -> None:
+        flat = flatten(row)
+        if self._waiting is not None and not flat.keys() <= self._columns.keys():
+            self._grow(flat)
+        self._writer.writerow([flat.get(name, "") for name in self._columns])
+        self._rows += 1
+
+    def _grow(self, flat: dict[str, str]) -> None:
+        self._columns |= dict.fromkeys(flat)  # those that are there keep their place
+        if len(self._columns) > MAX_COLUMNS:
+            raise click.ClickException(
+                f"over {MAX_COLUMNS} columns; choose some with --columns, or use --json"
+            )
+        self._grown.append((self._rows, len(self._columns)))
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def close(self) -> None:
+        if self._waiting is not None and self._rows:
+            csv.writer(self._stream, lineterminator="\n").writerow(self._columns)
+            self._waiting.seek(0)
+            changes = iter([*self._grown, (self._rows, 0)])
+            _, known = next(changes)
+            until, following = next(changes)
+            # Cells have no line ends, they are escaped: a line is a row, and only lacks the
+            # columns that turned up after it.
+            for number, line in enumerate(self._waiting):
+                if number == until:
+                    known = following
+                    until, following = next(changes)
+                self._stream.write(line[:-1] + "," * (len(self._columns) - known) + "\n")
+        self.flush()
+
+
+class TableSink:
+    """A table for people: cells are cut so that a row fits the terminal."""
+
+    def __init__(self, stream: IO[str], columns: Sequence[str] | None) -> None:
+        self._stream = stream
+        self._columns = list(columns or ())
+        self._fixed = bool(columns)
+        self._rows: list[dict[str, str]] = []
+        self._widths: list[int] = []
+
+    def write(self, row: Row) -> None:
+        flat = flatten(row)
+        if not self._fixed:
+            self._columns.extend(name for name in flat if name not in self._columns)
+        self._rows.append(flat)
+        if len(self._rows) >= BATCH:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._rows:
+            self._draw()
+        self._stream.flush()
+
+    def close(self) -> None:
+        self.flush()
+
+    def _draw(self) -> None:
+        # Columns that turn up after the first rows have no place any more; --csv keeps them.
+        self._fixed = True
+        cells = [[clip(row.get(c, ""), MAX_CELL) for c in self._columns] for row in self._rows]
+        self._rows.clear()
+        if not self._widths:
+            self._widths = _fit(self._columns, cells, _width(self._stream))
+            header = self._line(self._columns)
+            self._stream.write(click.style(header, bold=True) if self._stream.isatty() else header)
+            self._stream.write("\n")
+        self._stream.writelines(self._line(row) + "\n" for row in cells)
+
+    def _line(self, cells: list[str]) -> str:
+        together = zip(cells, self._widths, self._columns, strict=True)
+        return "  ".join(_cell(*cell) for cell in together).rstrip()
+
+
+def _width(stream: IO[str]) -> int:
+    return PIPE_WIDTH if is_plain(stream) else shutil.get_terminal_size().columns
+
+
+def _is_number(column: str) -> bool:
+    return column.endswith(("offset", "length", "fid", "size"))
+
+
+def _cell(text: str, width: int, column: str) -> str:
+    """The text in so many columns of the terminal; numbers are never cut."""
+    if _is_number(column):
+        return text.rjust(width)
+    if text[: width + 1].isascii():
+        return text.ljust(width) if len(text) <= width else text[: width - 1] + "…"
+    from rich.cells import set_cell_size
+
+    fits = _columns_of(text) <= width
+    return set_cell_size(text, width) if fits else set_cell_size(text, width - 1) + "…"
+
+
+def _columns_of(text: str) -> int:
+    """Columns that a terminal takes for a text: some characters need two, or none."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _fit(columns: Sequence[str], cells: list[list[str]], width: int) -> list[int]:
+    """Column widths: as wide as the cells are; the widest give way until all fit."""
+    widths = [max(map(_columns_of, column)) for column in zip(columns, *cells, strict=True)]
+    spare = max(width - 2 * (len(columns) - 1), len(columns))
+    while sum(widths) > spare:
+        widths[widths.index(max(widths))] -= 1
+    return widths
+
+
+@contextlib.contextmanager
+def open_sink(
+    writing: OutputOptions, columns: Sequence[str] | None = None, source: str | None = None
+) -> Iterator[Sink]:
+    """A sink of the style that was asked for.
+
+    Args:
+        writing: the output options.
+        columns: columns of CSV and table; all that occur when left out.
+        source: the input, which is never overwritten.
+    """
+    with contextlib.ExitStack() as stack:
+        stream = stack.enter_context(text_output(writing.path, writing.force, source))
+        sink: Sink
+        match writing.style:
+            case "json":
+                sink = JsonSink(stream)
+            case "csv":
+                spool = stack.enter_context(
+                    tempfile.SpooledTemporaryFile(MEMORY, "w+", encoding="utf-8", newline="")
+                )
+                sink = CsvSink(stream, columns, spool)
+            case _:
+                sink = TableSink(stream, columns)
+        yield sink
+        sink.close()
