@@ -285,7 +285,7 @@ def rv_plausible(kind, data, pos, end):
 
 
 def rv_content(content, data, pos, end):
-    """Whether the data of a structured type is what its type says; arrays of messages: the count."""
+    """Whether structured data is what its type says; of an array of messages only the count."""
     if content == RV_SUBJECT:
         return rv_subject(data, pos, end)
     if content == RV_XML:

@@ -7,10 +7,10 @@ its declarations. Why something is no frame is not said here: the driver asks th
 from __future__ import annotations
 
 from wireloom.columnar.kernel import shim as cython
-from wireloom.columnar.kernel.contents import BROKEN, ENOUGH, UNKNOWN_FIELD, Contents
-from wireloom.columnar.kernel.primitives import be16, be32, find_byte, le32, u8
+from wireloom.columnar.kernel.contents import BROKEN, Contents
+from wireloom.columnar.kernel.primitives import be16, be32, le32, le64, u8
 
-__all__ = ["HeaderRules"]
+__all__ = ["HeaderRules", "find_byte"]
 
 BLAZE = cython.declare(cython.int, 1)
 NREP = cython.declare(cython.int, 2)
@@ -32,6 +32,8 @@ PROVEN = cython.declare(cython.int, 1)
 BLAZE_KEYS = cython.declare(cython.int, 1024)
 NREP_ROW = cython.declare(cython.int, 8)
 
+_EACH_BYTE = cython.declare(cython.ulonglong, 0x0101010101010101)
+_TOP_BITS_OF_BYTES = cython.declare(cython.ulonglong, 0x8080808080808080)
 _NREP_HEADER = cython.declare(cython.int, 10)
 _TIBMSG_HEADER = cython.declare(cython.int, 9)
 _TIBMSG_MAGIC = cython.declare(cython.uint, 0xCE13AA1F)
@@ -115,7 +117,7 @@ class HeaderRules:
         return NO_HEADER if size > self.options else size
 
     def measure_magic(self, data, pos, end, at, magic, length):
-        """`length`, if a header of that size stands at `pos` with a magic at `at`; see `measure`."""
+        """`length`, if a header of that size with a magic at `at` stands there; see `measure`."""
         if not starts_magic(data, at, end, magic):
             return NO_HEADER
         if end - pos < length:
@@ -160,7 +162,8 @@ class HeaderRules:
         # Where only the content of a field is broken, the frame may be whole.
         for reading in range(2):
             if self.options >> reading & 1:
-                if self.contents.tibrv(data, pos, end, steps, reading == 1, False) != BROKEN:
+                count = self.contents.tibrv(data, pos, end, steps, reading == 1, False)
+                if count != BROKEN:
                     return UNPROVEN
         return FAILED
 
@@ -250,6 +253,21 @@ class HeaderRules:
         if not self.table[2 * (head & 0x3FF)]:
             return False
         return (left < 3 or not u8(data, pos + 2, end)) and (left < 4 or not u8(data, pos + 3, end))
+
+
+def find_byte(data, pos, end, byte):
+    """The first `byte` in ``data[pos:end]``; `end` if there is none."""
+    pattern: cython.ulonglong = _EACH_BYTE * byte
+    word: cython.ulonglong
+    while end - pos >= 8:
+        word = le64(data, pos, end) ^ pattern
+        # Not zero if a byte is zero. Only one above such a byte can be taken for one too.
+        if (word - _EACH_BYTE) & ~word & _TOP_BITS_OF_BYTES:
+            break
+        pos += 8
+    while pos < end and u8(data, pos, end) != byte:
+        pos += 1
+    return pos
 
 
 def starts_magic(data, pos, end, magic):

@@ -6,7 +6,8 @@ It is driven like `Scan`, and its marks are the false starts, the junk behind th
 from __future__ import annotations
 
 from wireloom.columnar.kernel import shim as cython
-from wireloom.columnar.kernel.primitives import find_byte, u8
+from wireloom.columnar.kernel.framerules import find_byte
+from wireloom.columnar.kernel.primitives import u8
 from wireloom.columnar.kernel.scan import (
     _FAR,
     SCAN_DONE,
@@ -101,7 +102,7 @@ class LineScan:
     def find_from(
         self, data: cython.const[cython.uchar][::1], pos: cython.Py_ssize_t, end: cython.Py_ssize_t
     ) -> int:
-        """The first position in ``[pos, end)`` where a frame might start; `end` if there is none."""
+        """Where a frame might start in ``[pos, end)``; `end` if there is no such place."""
         if pos < end:
             start = cython.address(data[0]) if cython.compiled else data
             with cython.nogil:
@@ -172,7 +173,7 @@ class LineScan:
         return True
 
     def measure(self, data, pos, end):
-        """Bytes of the frame at `pos`; `_REFUSE` (see `extent`), or `SCAN_WAIT` while LEN is cut."""
+        """Bytes of the frame at `pos`; `_REFUSE` with `extent`; `SCAN_WAIT` while LEN is cut."""
         at: cython.Py_ssize_t = pos + _LINE_HEADER
         stop: cython.Py_ssize_t = at + self.max_len_bytes
         length: cython.longlong = 0

@@ -14,7 +14,6 @@ __all__ = [
     "be32",
     "be64",
     "copy_bytes",
-    "find_byte",
     "find_zero",
     "is_ascii",
     "le16",
@@ -98,18 +97,6 @@ def copy_bytes(out, at, data, pos, stop, end):
 def find_zero(data, pos, end):
     """The first zero byte in ``data[pos:end]``; `end` if there is none."""
     while pos < end and data[pos] != 0:
-        pos += 1
-    return pos
-
-
-def find_byte(data, pos, end, byte):
-    """The first `byte` in ``data[pos:end]``; `end` if there is none."""
-    if cython.compiled:
-        if pos >= end:
-            return end
-        found = memchr(cython.address(data[pos]), byte, end - pos)
-        return end if found == cython.NULL else cython.cast(cython.p_uchar, found) - data
-    while pos < end and data[pos] != byte:
         pos += 1
     return pos
 

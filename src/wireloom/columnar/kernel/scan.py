@@ -20,7 +20,7 @@ SCAN_MORE = cython.declare(cython.int, 1)
 SCAN_FULL = cython.declare(cython.int, 2)
 """The output has no room left."""
 SCAN_REACHED = cython.declare(cython.int, 3)
-"""The next frame starts at or behind `Scan.limit`, and nothing before it matters to what follows."""
+"""`pos` is at `limit` or behind it, and nothing before it matters to what follows."""
 
 # Kinds of marks: bytes that are no frame. The first five say where the reason is to be asked for.
 NO_FRAME = cython.declare(cython.int, 1)
@@ -149,7 +149,7 @@ class Scan:
     def find_from(
         self, data: cython.const[cython.uchar][::1], pos: cython.Py_ssize_t, end: cython.Py_ssize_t
     ) -> int:
-        """The first position in ``[pos, end)`` where a frame might start; `end` if there is none."""
+        """Where a frame might start in ``[pos, end)``; `end` if there is no such place."""
         if pos < end:
             start = cython.address(data[0]) if cython.compiled else data
             with cython.nogil:
