@@ -7,11 +7,12 @@ columns that are alike in every row.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wireloom.columnar.framing import FrameBatch
 from wireloom.columnar.program import Output, Program
 from wireloom.tables import Column, Table, arrow_type
 
@@ -78,16 +79,16 @@ class Filled:
         self.sizes = self._block("i", stride * used["blob"])[1]
         self.outcome = memoryview(bytearray(max(self.count, 1)))
 
-    def _block(self, code: str, values: int) -> tuple[pa.Buffer, memoryview]:
+    def _block(self, code: Literal["i", "q"], values: int) -> tuple[pa.Buffer, memoryview]:
         buffer = pa.allocate_buffer((8 if code == "q" else 4) * values)
         return buffer, memoryview(buffer).cast("B").cast(code)
 
-    def run(self, data: memoryview, offsets: memoryview, lengths: memoryview) -> None:
+    def run(self, batch: FrameBatch) -> None:
         """Let the kernel fill the blocks."""
         self.rows.run(
-            data,
-            offsets,
-            lengths,
+            batch.data,
+            batch.offsets,
+            batch.lengths,
             self.slots,
             self.ints32,
             self.ints64,
@@ -120,30 +121,22 @@ class Assembly:
         for output in outputs:
             self._names[output.name] = pa.array(output.names, pa.string())
 
-    def fill(self, rows: Any, data: memoryview, offsets: memoryview, lengths: memoryview) -> Filled:
+    def fill(self, rows: Any, batch: FrameBatch) -> Filled:
         """The columns of the frames that `rows` has classified."""
         filled = Filled(rows, list(self._program.outputs))
-        filled.run(data, offsets, lengths)
+        filled.run(batch)
         self._learned(self._program.learn())
         return filled
 
     def batch(
-        self,
-        filled: Filled,
-        keys: Keys,
-        data: memoryview,
-        offsets: memoryview,
-        lengths: memoryview,
-        more: dict[str, list[Any]],
+        self, filled: Filled, keys: Keys, batch: FrameBatch, more: dict[str, list[Any]]
     ) -> pa.RecordBatch:
         """The rows of all frames that are not refused.
 
         Args:
-            filled: what the kernel made.
+            filled: what the kernel made of them.
             keys: the key columns.
-            data: where the frames are.
-            offsets: where each one starts.
-            lengths: how long it is.
+            batch: the frames.
             more: columns that do not come from the kernel.
         """
         self._valid: dict[frozenset[int], pa.Buffer] = {}
@@ -155,11 +148,11 @@ class Assembly:
             elif output is not None and not filled.there[output.index]:
                 found = self._absent(column, filled.count)
             elif output is not None and output.is_blob:
-                found = self._blob(filled, output, data)
+                found = self._blob(filled, output, batch.data)
             elif output is not None:
-                found = self._number(filled, output, column)
+                found = self._number(filled, output)
             else:
-                found = self._key(column, filled.count, keys, offsets, lengths)
+                found = self._key(column, keys, batch)
             arrays.append(found)
         rows = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         if 1 not in bytes(filled.outcome):
@@ -190,7 +183,7 @@ class Assembly:
             self._valid[key] = pa.py_buffer(buffer)
         return self._valid[key]
 
-    def _number(self, filled: Filled, output: Output, column: Column) -> pa.Array:
+    def _number(self, filled: Filled, output: Output) -> pa.Array:
         count, there = filled.count, filled.there[output.index]
         valid = None if there == count else self._bits(filled, output.forms)
         type = pa.int64() if output.kind == "i64" else pa.int32()
@@ -229,15 +222,13 @@ class Assembly:
             pa.list_(pa.string()), count, [bits, ends], count - there, children=[items]
         )
 
-    def _key(
-        self, column: Column, count: int, keys: Keys, offsets: memoryview, lengths: memoryview
-    ) -> pa.Array:
-        name, type = column.name, arrow_type(column.type)
+    def _key(self, column: Column, keys: Keys, batch: FrameBatch) -> pa.Array:
+        name, type, count = column.name, arrow_type(column.type), batch.count
         if name == "frame_offset":
-            found = pa.Array.from_buffers(type, count, [None, pa.py_buffer(offsets)], 0)
+            found = pa.Array.from_buffers(type, count, [None, pa.py_buffer(batch.offsets)], 0)
             return pc.add(found, keys.base) if keys.base else found
         if name == "frame_length":
-            return pa.Array.from_buffers(type, count, [None, pa.py_buffer(lengths)], 0)
+            return pa.Array.from_buffers(type, count, [None, pa.py_buffer(batch.lengths)], 0)
         if name in ("source", "stream", "path"):
             text = {"source": keys.source, "stream": keys.stream, "path": ""}[name]
             zeros = pa.Array.from_buffers(pa.int32(), count, [None, _ZEROS.get(4 * count)], 0)

@@ -18,7 +18,7 @@ from wireloom.errors import DecodeError, FrameTooLargeError, OptionError, Trunca
 from wireloom.formats import get
 from wireloom.formats.nais.rules import LineRules, Refusal
 from wireloom.formats.nais.stream import _REASONS, StreamDecoder
-from wireloom.framing import SUSPECT_STEPS, Frame, Problem, Record, Scanner, Text
+from wireloom.framing import SUSPECT_STEPS, Frame, Framer, Problem, Record, Text
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
 __all__ = ["BATCH_FRAMES", "MAX_FRAME", "FrameBatch", "FrameScanner", "scan_frames"]
@@ -64,15 +64,22 @@ class FrameBatch:
     reaches: list[int]
     """For each of `others`, the stream offset up to which the scanner's decisions depend on it."""
 
-    def __init__(self, format: str, data: memoryview, base: int, out: Any) -> None:
+    def __init__(
+        self, format: str, data: memoryview, base: int, offsets: memoryview, lengths: memoryview
+    ) -> None:
         self.format = format
         self.data = data
         self.base = base
-        self.count = out.count
-        self.offsets = memoryview(out.offsets)[: out.count]
-        self.lengths = memoryview(out.lengths)[: out.count]
+        self.count = len(offsets)
+        self.offsets = offsets
+        self.lengths = lengths
         self.others = []
         self.reaches = []
+
+    def part(self, first: int, last: int) -> FrameBatch:
+        """Only the frames from `first` up to `last`, and nothing else."""
+        offsets, lengths = self.offsets[first:last], self.lengths[first:last]
+        return FrameBatch(self.format, self.data, self.base, offsets, lengths)
 
     def frame(self, index: int) -> bytes:
         """The bytes of one frame."""
@@ -171,7 +178,9 @@ class FrameScanner:
         self._least = len(rest) + min(len(rest) // 4, _LEAST_STEP)
 
     def _finish(self, data: memoryview, out: Any) -> FrameBatch:
-        batch = FrameBatch(self.format, data, self._base, out)
+        offsets, lengths = memoryview(out.offsets), memoryview(out.lengths)
+        count = out.count
+        batch = FrameBatch(self.format, data, self._base, offsets[:count], lengths[:count])
         for index in range(out.mark_count):
             pos, length = out.mark_offsets[index], out.mark_lengths[index]
             kind, reach = out.mark_kinds[index], out.mark_reach[index]
@@ -189,9 +198,7 @@ class FrameScanner:
         return Problem(self.format, offset, raw, error.code, error.reason, error.path, at)
 
 
-def reason_of(
-    framer: Scanner | StreamDecoder, data: memoryview, kind: int, pos: int
-) -> DecodeError:
+def reason_of(framer: Framer, data: memoryview, kind: int, pos: int) -> DecodeError:
     """Why no frame stands at `pos`; its offset is one in `data`."""
     ask = _why_no_line if isinstance(framer, StreamDecoder) else _why_no_frame
     return ask(framer, data, kind, pos)

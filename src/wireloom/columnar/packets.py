@@ -19,7 +19,7 @@ from wireloom.columnar.assembly import Assembly, Filled, Keys
 from wireloom.columnar.framing import FrameBatch
 from wireloom.columnar.kernel import load
 from wireloom.columnar.program import Shape, build_program
-from wireloom.errors import DecodeError
+from wireloom.errors import DecodeError, OptionError
 from wireloom.format import Format
 from wireloom.formats import get
 from wireloom.formats.blaze.dialects import DOCUMENT, DOCUMENT_ENUMS, enum_of, get_dialect
@@ -86,6 +86,8 @@ class PacketDecoder:
         Raises:
             OptionError: there is no such table, column or option.
         """
+        if format not in _SHAPES:
+            raise OptionError(f"no packet table {format!r}; there are {', '.join(_SHAPES)}")
         self.table: Table = table(format).select(columns)
         self._format: Format = get(format)
         self._limits = limits
@@ -123,18 +125,17 @@ class PacketDecoder:
         """
         for first, last in _pieces(batch):
             times = None if ts_ns is None else ts_ns[first:last]
-            yield self._decode(batch, first, last, Keys(source, stream, batch.base, times))
+            keys = Keys(source, stream, batch.base, times)
+            yield self._decode(batch.part(first, last), first, keys)
 
-    def _decode(self, batch: FrameBatch, first: int, last: int, keys: Keys) -> PacketRows:
-        count = last - first
-        if self._rows is None or self._rows.capacity < count:
-            self._rows = self._kernel.WordRows(self._program.made, max(count, 1))
-        data, offsets, lengths = batch.data, batch.offsets[first:last], batch.lengths[first:last]
-        self._rows.classify(data, offsets, lengths)
-        filled = self._assembly.fill(self._rows, data, offsets, lengths)
-        refused, accepted = self._ask(batch, first, count, filled)
-        more = self._more_columns(batch, first, count, filled)
-        rows = self._assembly.batch(filled, keys, data, offsets, lengths, more)
+    def _decode(self, batch: FrameBatch, first: int, keys: Keys) -> PacketRows:
+        if self._rows is None or self._rows.capacity < batch.count:
+            self._rows = self._kernel.WordRows(self._program.made, batch.count)
+        self._rows.classify(batch.data, batch.offsets, batch.lengths)
+        filled = self._assembly.fill(self._rows, batch)
+        refused, accepted = self._ask(batch, first, filled)
+        more = self._more_columns(batch, filled)
+        rows = self._assembly.batch(filled, keys, batch, more)
         if accepted:
             rows = self._with(rows, accepted, batch, keys, filled)
         return PacketRows(rows, refused)
@@ -143,35 +144,33 @@ class PacketDecoder:
         return self._format.decode(raw, limits=self._limits, strict=self._strict, **self._options)
 
     def _ask(
-        self, batch: FrameBatch, first: int, count: int, filled: Filled
+        self, batch: FrameBatch, first: int, filled: Filled
     ) -> tuple[list[Refused], dict[int, Message]]:
         """Ask the object path about the frames that the kernel refused, or all in strict mode."""
         refused: list[Refused] = []
         accepted: dict[int, Message] = {}
-        index = -1
-        outcome = bytes(filled.outcome[:count])
-        while (index := index + 1 if self._strict else outcome.find(1, index + 1)) in range(count):
-            raw = batch.frame(first + index)
+        outcome = bytes(filled.outcome)
+        asked = range(batch.count) if self._strict else _places(outcome)
+        for index in asked:
+            raw = batch.frame(index)
             try:
                 packet = self._read(raw)
             except DecodeError as error:
                 filled.outcome[index] = 1
-                offset = batch.base + batch.offsets[first + index]
+                offset = batch.base + batch.offsets[index]
                 refused.append(Refused(first + index, offset, raw, error))
             else:
                 if outcome[index]:
                     accepted[index] = packet
         return refused, accepted
 
-    def _more_columns(
-        self, batch: FrameBatch, first: int, count: int, filled: Filled
-    ) -> dict[str, list[Any]]:
+    def _more_columns(self, batch: FrameBatch, filled: Filled) -> dict[str, list[Any]]:
         """Columns that only the object path can fill: the message in a NAIS payload."""
-        more: dict[str, list[Any]] = {name: [None] * count for name in self._more}
+        more: dict[str, list[Any]] = {name: [None] * batch.count for name in self._more}
         if more:
-            for index in range(count):
+            for index in range(batch.count):
                 if not filled.outcome[index]:
-                    packet = self._read(batch.frame(first + index))
+                    packet = self._read(batch.frame(index))
                     for name, values in more.items():
                         values[index] = _MESSAGE_COLUMNS[name](packet)
         return more
@@ -187,19 +186,27 @@ class PacketDecoder:
         """The rows with those that the object path has, in the order of the frames."""
         extra = []
         for index, packet in accepted.items():
-            at = batch.offsets[index]
+            offset, length = keys.base + batch.offsets[index], batch.lengths[index]
             values: dict[str, Any] = {"source": keys.source, "stream": keys.stream, "path": ""}
-            values |= {"frame_offset": keys.base + at, "frame_length": batch.lengths[index]}
+            values |= {"frame_offset": offset, "frame_length": length}
             if keys.ts_ns is not None:
                 ts = keys.ts_ns[index]
                 values |= {"ts_ns": ts, "ts": ts // 1000}
             values |= packet_row(packet)
             extra.append({name: values.get(name) for name in self.table.names})
-        kept = [index for index in range(filled.count) if not filled.outcome[index]]
+        kept = [index for index in range(batch.count) if not filled.outcome[index]]
         places = {index: row for row, index in enumerate([*kept, *accepted])}
         joined = pa.Table.from_batches([rows, pa.RecordBatch.from_pylist(extra, self.schema)])
         taken = joined.unify_dictionaries().take([places[index] for index in sorted(places)])
         return taken.combine_chunks().to_batches()[0]
+
+
+def _places(outcome: bytes) -> Iterator[int]:
+    """Where the ones are."""
+    index = outcome.find(1)
+    while index >= 0:
+        yield index
+        index = outcome.find(1, index + 1)
 
 
 def _pieces(batch: FrameBatch) -> Iterator[tuple[int, int]]:
@@ -228,6 +235,7 @@ def packet_row(packet: Message) -> dict[str, Any]:
             "nonce": packet.nonce,
             "trailing": packet.content,
         }
+    assert isinstance(packet, Packet)
     row: dict[str, Any] = {"type_code": packet.code, "type_name": packet.type_name}
     for name, part in packet.codec.attributes.items():
         value = getattr(packet, name)
@@ -241,6 +249,8 @@ def packet_row(packet: Message) -> dict[str, Any]:
         elif isinstance(value, tuple):
             value = [item.hex() for item in value]
         row["type_code" if name == "type" else name] = value
+    if isinstance(packet, NaisPacket):
+        row |= {name: read(packet) for name, read in _MESSAGE_COLUMNS.items()}
     return row
 
 

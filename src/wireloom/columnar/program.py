@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
 from itertools import product
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from wireloom.columnar.kernel import words
 from wireloom.layout import Bits, Blob, Flat, Items, Packet, Rest, Varint, Word
@@ -133,10 +133,10 @@ class _Builder:
         ]
 
     def names_of(self, bits: Bits) -> Mapping[int, str]:
-        enum = self.enums.get(bits.name, bits.enum)
+        enum: type[IntEnum] | type[IntFlag] | None = self.enums.get(bits.name, bits.enum)
         if enum is None:
             return {}
-        return {int(member): member.name for member in enum if 0 <= member <= bits.mask}
+        return {int(value): name for name, value in enum.__members__.items() if value <= bits.mask}
 
     # --- operations
 
@@ -408,7 +408,7 @@ def _selector(
     return list(found.values()), indexes, 1 << low
 
 
-def _array(values: Sequence[int], code: str) -> memoryview:
+def _array(values: Sequence[int], code: Literal["B", "i", "q"]) -> memoryview:
     size = {"B": 1, "i": 4, "q": 8}[code]
     made = memoryview(bytearray(size * max(len(values), 1))).cast(code)
     for index, value in enumerate(values):
