@@ -21,6 +21,7 @@ from wireloom.captures.events import (
 from wireloom.captures.pcap import PcapWriter
 from wireloom.captures.pcapng import PcapngWriter
 from wireloom.captures.raw import RawWriter
+from wireloom.captures.recorder import Recorder, TcpRecording
 from wireloom.captures.tcp import PacketCounts, ReassemblyLimits
 
 __all__ = [
@@ -37,8 +38,10 @@ __all__ = [
     "Progress",
     "RawWriter",
     "ReassemblyLimits",
+    "Recorder",
     "Source",
     "Stream",
     "StreamData",
     "StreamEnd",
+    "TcpRecording",
 ]

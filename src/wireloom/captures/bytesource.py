@@ -7,6 +7,7 @@ thousand times its size costs time but no memory. What cannot be unpacked ends t
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import zlib
@@ -76,7 +77,7 @@ class _Zstd:
     name = "zstd"
 
     def __init__(self) -> None:
-        options = {DecompressionParameter.window_log_max: _WINDOW_LOG}
+        options: dict[int, int] = {DecompressionParameter.window_log_max: _WINDOW_LOG}
         self._inner = ZstdDecompressor(options=options)
         self.is_finished = False
         self.has_more = False
@@ -111,7 +112,7 @@ class ByteSource:
             self.name = name or os.fspath(file)
             try:
                 # Unbuffered: reads are large anyway.
-                self._file: BinaryIO = Path(file).open("rb", buffering=0)  # type: ignore[assignment]  # noqa: SIM115
+                self._file: BinaryIO | io.FileIO = Path(file).open("rb", buffering=0)  # noqa: SIM115
             except OSError as error:
                 raise SourceError(error.strerror or str(error), file=self.name) from error
         else:
@@ -126,7 +127,7 @@ class ByteSource:
         while len(self._head) < 4 and (more := self._read(4 - len(self._head))):
             self._head += more
         self._kind: Callable[[], _Decoder] | None = _compression(self._head)
-        self.compression = "" if self._kind is None else self._kind().name  # type: ignore[attr-defined]
+        self.compression = "" if self._kind is None else self._kind().name
         """``gzip``, ``zstd`` or nothing."""
         self._decoder: _Decoder | None = None
         self._is_end = False
@@ -168,14 +169,28 @@ class ByteSource:
 
     def _some(self, room: memoryview) -> int:
         """At least one byte, unless `_is_end` is set."""
+        if self._kind is None and not self._head:
+            count = self._read_into(room)
+            self._is_end = not count
+            return count
         if self._kind is None:
-            data = self._head[: len(room)] or self._read(min(len(room), 1 << 20))
-            self._head = self._head[len(room) :]
-            self._is_end = not data
+            data, self._head = self._head[: len(room)], self._head[len(room) :]
         else:
             data = self._unpack(len(room))
         room[: len(data)] = data
         return len(data)
+
+    def _read_into(self, room: memoryview) -> int:
+        if not isinstance(self._file, (io.RawIOBase, io.BufferedIOBase)):
+            data = self._read(min(len(room), 1 << 20))
+            room[: len(data)] = data
+            return len(data)
+        try:
+            count = self._file.readinto(room) or 0
+        except OSError as error:
+            raise SourceError(error.strerror or str(error), file=self.name) from error
+        self.consumed += count
+        return count
 
     def _unpack(self, room: int) -> bytes:
         while True:
@@ -212,7 +227,7 @@ class ByteSource:
         return b""
 
 
-def _size_of(file: BinaryIO) -> int | None:
+def _size_of(file: BinaryIO | io.FileIO) -> int | None:
     try:
         size = os.fstat(file.fileno()).st_size
     except (OSError, AttributeError, ValueError):

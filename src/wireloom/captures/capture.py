@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from wireloom.captures.bytesource import ByteSource
@@ -22,7 +23,7 @@ __all__ = ["Capture", "Progress", "Source"]
 Source = str | os.PathLike[str] | BinaryIO
 """What can be read: a path, or an open binary file."""
 
-_BATCH = 1 << 16
+_BATCH = 1 << 14
 """Packets looked at before their streams are given out."""
 
 
@@ -61,7 +62,7 @@ class Capture:
     ) -> None:
         if isinstance(sources, (str, os.PathLike)) or hasattr(sources, "read"):
             sources = [sources]  # type: ignore[list-item]
-        self._sources: list[Source] = list(sources)  # type: ignore[arg-type]
+        self._sources: list[Source] = list(sources)
         self._chunk = chunk_bytes
         self._kernel: Any = load() if kernel is None else kernel
         self._batch = batch_packets
@@ -145,7 +146,10 @@ def _total(sources: list[Source]) -> int | None:
     total = 0
     for source in sources:
         try:
-            total += os.stat(source if isinstance(source, (str, os.PathLike)) else source.fileno()).st_size
+            if isinstance(source, (str, os.PathLike)):
+                total += Path(source).stat().st_size
+            else:
+                total += os.fstat(source.fileno()).st_size
         except (OSError, AttributeError, ValueError):
             return None
     return total

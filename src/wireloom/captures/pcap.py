@@ -2,8 +2,9 @@
 
 Microseconds or nanoseconds, either byte order, and several files joined end to end. A record has no
 check value, so one is believed only when a record follows it. Where none does, either its length or
-the header behind it is damaged: a chain of good records that starts *inside* the record tells the
-first, otherwise the record is good and the bytes behind it are skipped up to the next chain.
+the header behind it is damaged. A chain of good records that starts *inside* the record, or where
+it would end had it been captured whole, tells the first; otherwise the record is good, and the
+bytes behind it are skipped up to the next chain.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ class PcapReader:
         self._searched = 0
         self._inside = 0
         """End of the record at `_bad`, while it is not known which of the two is damaged."""
+        self._whole = 0
+        """Its end if it was captured whole, and its header says otherwise by mistake."""
         self._why = ("record", "no record follows")
 
     def read(self, rows: Any) -> list[Damage]:
@@ -114,7 +117,7 @@ class PcapReader:
     def _is_record(self, pos: int) -> bool:
         """Whether the header at `pos` has no impossible value; as `is_record` of the kernel."""
         _, ticks, captured, length = self._record(pos)
-        return captured <= MAX_RECORD and captured <= length < 1 << 24 and ticks < self._ticks
+        return captured <= MAX_RECORD and captured <= length < 1 << 24 and ticks < 10**9
 
     def _records(self, rows: Any) -> Iterable[Damage]:
         window = self.window
@@ -141,7 +144,7 @@ class PcapReader:
     def _suspect(self, rows: Any) -> Iterable[Damage]:
         """No record stands at the current place, or none behind the one that does."""
         data, pos = self.window.data, self._pos
-        if is_pcap(data[pos : pos + 4]) and self._has_version(pos):
+        if self._is_file(pos):
             self._is_started = False
             return ()
         left = len(data) - pos
@@ -150,13 +153,17 @@ class PcapReader:
             captured = self._record(pos)[2]
             if captured <= MAX_RECORD and (self._is_record(pos) or not self._is_strict):
                 following = pos + 16 + captured
-        if following > pos and is_pcap(data[following : following + 4]):
-            if self._has_version(following):
-                self._accept(rows, following)
-                return ()
+        if following > pos and self._is_file(following):
+            self._accept(rows, following)
+            return ()
         self._bad = self.window.base + pos
         self._searched = self._bad + (16 if following > pos else 1)
         self._inside = self.window.base + following if following <= len(data) else 0
+        self._whole = 0
+        if self._inside:
+            captured, length = self._record(pos)[2:]
+            if captured < length < 1 << 24:
+                self._whole = self._bad + 16 + length
         if following > len(data):
             self._why = ("truncated", "the file ends inside a record")
         elif left < 16:
@@ -165,7 +172,10 @@ class PcapReader:
             self._why = ("record", "not a record's header")
         return ()
 
-    def _has_version(self, pos: int) -> bool:
+    def _is_file(self, pos: int) -> bool:
+        """Whether the header of another file stands at `pos`."""
+        if not is_pcap(self.window.data[pos : pos + 4]):
+            return False
         order = ">" if self.window.data[pos] == 0xA1 else "<"
         return bytes(self.window.data[pos + 4 : pos + 8]) == struct.pack(order + "HH", 2, 4)
 
@@ -185,27 +195,24 @@ class PcapReader:
 
     def _search(self, rows: Any) -> Iterable[Damage]:
         """Look for the next good record; one step, which may need more bytes."""
-        window = self.window
         assert self._bad is not None
-        base = window.base
+        window, base = self.window, self.window.base
+        start, end = self._bad - base, len(window.data)
+        if self._whole:
+            whole = self._whole - base
+            if window.is_end and whole == end:
+                self.is_done = True
+                return self._found(whole)
+            if self._find(rows, whole, whole + 1, whole) == whole and rows.stop != RECORDS_END:
+                if rows.stop == RECORDS_FOUND:
+                    return self._found(whole)
+                return self._wait(start, start)
+            self._whole = 0
         inside = max(0, self._inside - base)
-        at = self._kernel.find_record(
-            rows,
-            window.data,
-            self._searched - base,
-            inside if inside else len(window.data),
-            inside,
-            window.is_end,
-            self._is_big,
-            self._ticks,
-        )
-        stop = rows.stop
+        at = self._find(rows, self._searched - base, inside or end, inside)
         self._searched = base + at
-        start = self._bad - base
-        if stop == RECORDS_FOUND:
-            self._bad = None
-            self._pos = at
-            return damage_of(self._name, window, start, at, *self._why)
+        if rows.stop == RECORDS_FOUND:
+            return self._found(at)
         if inside and at >= inside:
             # Nothing inside contradicts the record, so it is good, and what follows is not.
             self._pos = start
@@ -214,11 +221,24 @@ class PcapReader:
             self._searched = self._bad + 1
             self._inside = 0
             return ()
-        if stop == RECORDS_END:
-            self._bad = None
+        if rows.stop == RECORDS_END:
             self.is_done = True
-            return damage_of(self._name, window, start, len(window.data), *self._why)
+            return self._found(end)
         return self._wait(start, at)
+
+    def _find(self, rows: Any, pos: int, until: int, beyond: int) -> int:
+        """Where a chain of records starts; `rows.stop` says whether one was found."""
+        window = self.window
+        at: int = self._kernel.find_record(
+            rows, window.data, pos, until, beyond, window.is_end, self._is_big
+        )
+        return at
+
+    def _found(self, at: int) -> Iterable[Damage]:
+        """The bad region ends here."""
+        assert self._bad is not None
+        start, self._bad, self._pos = self._bad - self.window.base, None, at
+        return damage_of(self._name, self.window, start, at, *self._why)
 
     def _wait(self, start: int, at: int) -> Iterable[Damage]:
         """More bytes are needed; give out what can no longer become part of a record."""

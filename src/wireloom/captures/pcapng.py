@@ -180,7 +180,9 @@ class PcapngReader:
             while self._interfaces.count <= number:
                 self._interfaces.add(_NO_LINK, 0, 6, _NO_CLOCK)
             reason = f"interface {number} was not described: its packets have no time"
-            return (Damage(self._name, self.window.base + start, 0, "container", "interface", reason),)
+            return (
+                Damage(self._name, self.window.base + start, 0, "container", "interface", reason),
+            )
         self._pos += size
         reason = "a packet longer than its block"
         if not is_short and number >= self._interfaces.count:

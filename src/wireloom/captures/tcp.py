@@ -121,7 +121,7 @@ class Reassembler:
         self.counts = PacketCounts()
         self.evicted = 0
         """Streams ended because there were too many flows."""
-        capacity = 2 * batch + 4 * limits.max_flow_packets + 64
+        capacity = batch + 4 * limits.max_flow_packets + 64
         self._pieces: Any = self._kernel.Pieces(capacity, 1024)
         self._streams: Any = self._kernel.Streams(
             self._pieces,
@@ -301,41 +301,42 @@ class Reassembler:
         pieces.gather(data, self._streams.held.store)
         out = memoryview(pieces.out)
         offsets, times = memoryview(pieces.mark_offset), memoryview(pieces.mark_ts)
-        kind, number, offset = pieces.run_kind, pieces.run_stream, pieces.run_offset
-        length, at, mark = pieces.run_length, pieces.run_at, pieces.run_mark
-        for run in range(pieces.run_count):
-            if kind[run] == kinds.PIECE_DATA:
-                start, stop = mark[run], mark[run + 1]
+        columns = (
+            pieces.run_kind,
+            pieces.run_stream,
+            pieces.run_offset,
+            pieces.run_length,
+            pieces.run_at,
+            pieces.run_mark,
+            pieces.run_mark[1:],
+        )
+        streams = self._open
+        # As lists: an element of a kernel's array costs more than a whole row of these.
+        rows = zip(*(memoryview(c)[: pieces.run_count].tolist() for c in columns), strict=True)
+        for run, (kind, number, offset, length, at, mark, next_mark) in enumerate(rows):
+            if kind == kinds.PIECE_DATA:
                 yield StreamData(
-                    self._open[number[run]],
-                    offset[run],
-                    out[at[run] : at[run] + length[run]],
-                    offsets[start:stop],
-                    times[start:stop],
+                    streams[number],
+                    offset,
+                    out[at : at + length],
+                    offsets[mark:next_mark],
+                    times[mark:next_mark],
                 )
-            elif kind[run] == kinds.PIECE_START:
-                stream = self._start(number[run], pieces.run_flow[run], offset[run])
-                self._open[stream.number] = stream
-            elif kind[run] == kinds.PIECE_GAP:
-                yield Gap(
-                    self._open[number[run]],
-                    offset[run],
-                    length[run],
-                    pieces.run_ts[run],
-                    pieces.run_other[run],
-                )
-            elif kind[run] == kinds.PIECE_DROP:
-                dropped = bytes(out[at[run] : at[run] + length[run]])
+            elif kind == kinds.PIECE_START:
+                streams[number] = self._start(number, pieces.run_flow[run], offset)
+            elif kind == kinds.PIECE_GAP:
+                before, after = pieces.run_ts[run], pieces.run_other[run]
+                yield Gap(streams[number], offset, length, before, after)
+            elif kind == kinds.PIECE_DROP:
                 code = _DROPS[pieces.run_other[run]]
-                stream = self._open[number[run]]
-                yield Dropped(stream, offset[run], pieces.run_ts[run], code, dropped)
+                dropped = bytes(out[at : at + length])
+                yield Dropped(streams[number], offset, pieces.run_ts[run], code, dropped)
             else:
-                stream = self._open.pop(number[run])
-                first = length[run] * kinds.COUNTS
+                first = length * kinds.COUNTS
                 counts = Counts(*pieces.counts[first : first + kinds.COUNTS])
                 reason = _ENDS[pieces.run_other[run]]
                 self.evicted += reason == "evicted"
-                yield StreamEnd(stream, offset[run], reason, counts)
+                yield StreamEnd(streams.pop(number), offset, reason, counts)
         pieces.end_count = 0
 
     def _start(self, number: int, flow: int, turn: int) -> Stream:
@@ -348,9 +349,7 @@ class Reassembler:
         # After an eviction nothing tells which flows were seen before it.
         late = f"e{age}" if age else ""
         name = f"{protocol} {_show(src)}:{src_port} > {_show(dst)}:{dst_port} #{turn}{late}"
-        return Stream(
-            number, name, protocol, self._source, src, src_port, dst, dst_port, turn
-        )
+        return Stream(number, name, protocol, self._source, src, src_port, dst, dst_port, turn)
 
 
 def _address(data: bytes) -> str:

@@ -74,7 +74,7 @@ def checksum(*parts: bytes) -> int:
     """The Internet checksum of all parts in a row."""
     data = b"".join(parts)
     data += bytes(len(data) % 2)
-    total = sum(struct.unpack(f">{len(data) // 2}H", data))
+    total: int = sum(struct.unpack(f">{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return total ^ 0xFFFF
@@ -400,7 +400,8 @@ class Conversation:
     ) -> None:
         """Endpoints are ``address:port``, IPv6 addresses in brackets."""
         self._sides = tuple(
-            _Side(*_endpoint(where), seq) for where, seq in zip((client, server), first_seq, strict=True)
+            _Side(*_endpoint(where), seq)
+            for where, seq in zip((client, server), first_seq, strict=True)
         )
         self.now_ns = start_ns
         self._step_ns = step_ns
@@ -408,7 +409,9 @@ class Conversation:
         self.link_type, self._wrap = LINKS[link]
         self._is_checked = is_checked
 
-    def segment(self, side: int, payload: bytes, *, seq: int | None = None, flags: int = ACK) -> Packet:
+    def segment(
+        self, side: int, payload: bytes, *, seq: int | None = None, flags: int = ACK
+    ) -> Packet:
         """One segment of the client (0) or the server (1); `seq` if not the next one."""
         me, other = self._sides[side], self._sides[1 - side]
         packet = tcp(

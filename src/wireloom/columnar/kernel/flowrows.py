@@ -72,11 +72,11 @@ class FlowRows:
 
     def holders(self) -> list[int]:
         """The flows that hold segments, the one whose hole is oldest first."""
-        found = []
-        flow: cython.Py_ssize_t
-        for flow in range(self.capacity):
-            if self.state[flow * S_SIZE + S_HEAD]:
-                found.append((self.state[flow * S_SIZE + S_HOLE_AT], flow))
+        found = [
+            (self.state[flow * S_SIZE + S_HOLE_AT], flow)
+            for flow in range(self.capacity)
+            if self.state[flow * S_SIZE + S_HEAD]
+        ]
         return [number for _, number in sorted(found)]
 
     def by_silence(self, flows: int) -> list[int]:

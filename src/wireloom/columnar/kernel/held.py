@@ -94,9 +94,16 @@ class Held:
 
     def stash(self, data: bytes) -> int:
         """Put bytes into the store until the next `make_room`; give where they are."""
-        at = self.store_used
-        self.store[at : at + len(data)] = memoryview(data)
-        self.store_used = at + len(data)
+        at: cython.Py_ssize_t = self.store_used
+        size: cython.Py_ssize_t = len(data)
+        place: cython.const[cython.uchar][::1] = data
+        if cython.compiled:
+            copy_bytes(
+                cython.address(self.store[0]), at, cython.address(place[0]), 0, size, size
+            )
+        else:
+            copy_bytes(self.store, at, data, 0, size, size)
+        self.store_used = at + size
         return at
 
     def hold(self, row, offset, at, size, cut, ts, data, end):

@@ -300,11 +300,15 @@ def link_packet(rows, flows, data, index):
             return PACKET_CUT if room(pos, wire_end, 4) else PACKET_BAD_LINK
         kind = be16(data, pos + 2, end)
         pos += 4
-    if kind <= 1500 and (link == 1 or link == 113) and room(pos, end, 8):
+    if (
+        kind <= 1500
+        and (link == 1 or link == 113)
+        and be16(data, pos, end) == 0xAAAA
+        and be32(data, pos + 2, end) == 0x03000000
+    ):
         # IEEE 802.3 with LLC and SNAP: the type follows.
-        if be16(data, pos, end) == 0xAAAA and be32(data, pos + 2, end) == 0x03000000:
-            kind = be16(data, pos + 6, end)
-            pos += 8
+        kind = be16(data, pos + 6, end)
+        pos += 8
     if kind == 0x0800:
         return ipv4_packet(rows, flows, data, index, pos, end, wire_end)
     if kind == 0x86DD:
@@ -424,10 +428,7 @@ def host_packet(rows, flows, data, index, addresses, width, kind, end, stop):
     rows.payload[index] = cython.cast(cython.int, size)
     rows.missing[index] = cython.cast(cython.int, stop - payload - size)
     size = 2 * width
-    if cython.compiled:
-        key = cython.address(rows.key[0])
-    else:
-        key = rows.key
+    key = cython.address(rows.key[0]) if cython.compiled else rows.key
     copy_bytes(key, 0, data, addresses, addresses + size, end)
     copy_bytes(key, size, data, pos, pos + 4, end)
     rows.key[size + 4] = 0

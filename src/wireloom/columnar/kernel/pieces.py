@@ -173,7 +173,7 @@ class Pieces:
                 self.run_other[run] = self.other[index]
                 self.run_mark[run] = cython.cast(cython.int, marks)
             self.run_length[run] += length
-            if kind == PIECE_DATA or kind == PIECE_DROP:
+            if kind in (PIECE_DATA, PIECE_DROP):
                 at = self.at[index]
                 if at >= 0:
                     copy_bytes(out, used, data, at, at + length, end)

@@ -10,5 +10,5 @@ cdef unsigned int word(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end
 cdef unsigned int half(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end, bint is_big) noexcept nogil
 cdef bint is_file_header(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
 cdef bint is_first_record(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
-cdef bint is_record(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end, bint is_big, unsigned int ticks, bint is_strict) noexcept nogil
+cdef bint is_record(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end, bint is_big, bint is_strict) noexcept nogil
 cdef Py_ssize_t is_block(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end, bint is_big) noexcept nogil

@@ -80,9 +80,9 @@ def is_file_header(data, pos, end):
     """Whether the header of a pcap file stands here: captures are joined with `cat`, too."""
     big: cython.uint = be32(data, pos, end)
     little: cython.uint = le32(data, pos, end)
-    if big == _MICRO or big == _NANO:
+    if big in (_MICRO, _NANO):
         return be32(data, pos + 4, end) == 0x00020004
-    if little == _MICRO or little == _NANO:
+    if little in (_MICRO, _NANO):
         return le32(data, pos + 4, end) == 0x00040002
     return False
 
@@ -90,14 +90,15 @@ def is_file_header(data, pos, end):
 def is_first_record(data, pos, end):
     """Whether a record follows the header of a pcap file at `pos`."""
     magic: cython.uint = be32(data, pos, end)
-    is_big: cython.bint = magic == _MICRO or magic == _NANO
-    if not is_big:
-        magic = le32(data, pos, end)
-    return is_record(data, pos + 24, end, is_big, 1000000 if magic == _MICRO else 1000000000, True)
+    is_big: cython.bint = magic in (_MICRO, _NANO)
+    return is_record(data, pos + 24, end, is_big, True)
 
 
-def is_record(data, pos, end, is_big, ticks, is_strict):
-    """Whether a header of 16 bytes can be that of a record; `ticks` is their number in a second."""
+def is_record(data, pos, end, is_big, is_strict):
+    """Whether a header of 16 bytes can be that of a record.
+
+    Files with nanoseconds under the magic of microseconds exist, so up to 10**9 is believed.
+    """
     captured: cython.uint = word(data, pos + 8, end, is_big)
     length: cython.uint = word(data, pos + 12, end, is_big)
     if captured > MAX_RECORD:
@@ -106,7 +107,7 @@ def is_record(data, pos, end, is_big, ticks, is_strict):
         return False
     if not is_strict:
         return True
-    return captured <= length <= _LONGEST and word(data, pos + 4, end, is_big) < ticks
+    return captured <= length <= _LONGEST and word(data, pos + 4, end, is_big) < 1000000000
 
 
 def pcap_records(
@@ -143,7 +144,7 @@ def pcap_records(
             if end - pos < 16:
                 rows.stop = RECORDS_BAD if is_end else RECORDS_MORE
                 break
-            if not is_record(start, pos, end, is_big, ticks, is_strict):
+            if not is_record(start, pos, end, is_big, is_strict):
                 rows.stop = RECORDS_BAD
                 break
             following = pos + 16 + word(start, pos + 8, end, is_big)
@@ -154,7 +155,7 @@ def pcap_records(
                 if following != end:
                     rows.stop = RECORDS_BAD
                     break
-            elif not is_record(start, following, end, is_big, ticks, is_strict):
+            elif not is_record(start, following, end, is_big, is_strict):
                 rows.stop = RECORDS_BAD
                 break
             ts = word(start, pos, end, is_big)
@@ -176,7 +177,6 @@ def find_record(
     beyond: cython.Py_ssize_t,
     is_end: cython.bint,
     is_big: cython.bint,
-    ticks: cython.uint,
 ) -> int:
     """The first place from `pos` on, before `until`, where a chain of good records starts.
 
@@ -211,7 +211,7 @@ def find_record(
                     else:
                         rows.stop = RECORDS_FOUND
                     break
-                if not is_record(start, at, end, is_big, ticks, True):
+                if not is_record(start, at, end, is_big, True):
                     count = -1
                     break
                 if word(start, at, end, is_big) == 0 or word(start, at + 8, end, is_big) == 0:

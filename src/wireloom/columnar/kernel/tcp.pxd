@@ -16,7 +16,9 @@ cdef class Streams:
     cdef void append(self, long long* row, Py_ssize_t flow, Py_ssize_t at, long long size, long long ts) noexcept nogil
     cdef void gap(self, long long* row, Py_ssize_t flow, long long size, long long after) noexcept nogil
     cdef void drop(self, long long* row, Py_ssize_t flow, Py_ssize_t at, long long size, long long ts, int why) noexcept nogil
-    cdef void close(self, long long* row) noexcept nogil
+    cdef void refuse(self, long long* row, Py_ssize_t flow, Py_ssize_t at, long long size, long long ts, int why) noexcept nogil
+    cdef void skip(self, long long* row, Py_ssize_t flow, long long size, long long ts) noexcept nogil
+    cdef void again(self, long long* row, Py_ssize_t flow, long long offset, Py_ssize_t at, long long size, long long ts) noexcept nogil
     cdef void end(self, long long* row, Py_ssize_t flow, int why) noexcept nogil
     cdef bint is_stray(self, long long* row, long long seq, long long total) noexcept nogil
     cdef void release(self, long long* row, Py_ssize_t flow) noexcept nogil

@@ -106,6 +106,8 @@ TCP_RST = cython.declare(cython.int, 4)
 _MOD = cython.declare(cython.longlong, 0x100000000)
 _MASK = cython.declare(cython.longlong, 0xFFFFFFFF)
 _HALF = cython.declare(cython.longlong, 0x80000000)
+_OPEN = cython.declare(cython.int, 43)
+"""Bits that tell an open stream: F_KNOWN, F_STARTED, F_FINAL and F_CLOSED."""
 _STRAYS = cython.declare(cython.int, 3)
 """Segments in a row, far from what is expected, that are a new connection."""
 
@@ -199,15 +201,13 @@ class Streams:
         return index
 
     def give_up(self, flow: cython.Py_ssize_t) -> None:
-        """Declare all holes of a flow."""
+        """Declare all holes of a flow; see `is_full`."""
         row = self.flows.row(flow)
         self.flush(row, flow)
 
     def finish(self, flow: cython.Py_ssize_t, why: cython.int) -> None:
-        """End a flow's stream; the caller has made sure of the room."""
+        """End a flow's stream; see `is_full`."""
         row = self.flows.row(flow)
-        if row[S_FLAGS] & F_CLOSED or row[S_FLAGS] & F_RESET:
-            why = END_RESET if row[S_FLAGS] & F_RESET else END_FIN
         self.end(row, flow, why)
 
     def packet(self, rows, index, flow, data, end, store):
@@ -220,7 +220,7 @@ class Streams:
         ts: cython.longlong = rows.ts[index]
         flags: cython.int = rows.flags[index]
         ahead: cython.longlong
-        is_good: cython.bint
+        is_sound: cython.bint = True
         self.seen += 1
         row[S_LAST] = self.seen
         if rows.status[index] == PACKET_UDP:
@@ -232,8 +232,7 @@ class Streams:
                 self.begin(row, seq, ts)
             elif seq != row[S_FIRST]:
                 if row[S_FLAGS] & F_CHECKED and not is_checked(rows, index, data, end, store):
-                    if size:
-                        self.drop(row, flow, at, size, ts, DROP_CHECKSUM)
+                    self.refuse(row, flow, at, size, ts, DROP_CHECKSUM)
                     return
                 self.end(row, flow, END_SYN)
                 self.begin(row, seq, ts)
@@ -243,67 +242,64 @@ class Streams:
             if total == 0:
                 return
             self.begin(row, seq, ts)
-        if total and not row[S_FLAGS] & F_STARTED:
-            self.start(row, flow, ts)
-            if is_checked(rows, index, data, end, store):
-                row[S_FLAGS] |= F_CHECKED
         ahead = (seq - row[S_FIRST] - row[S_NEXT]) & _MASK
         if ahead >= _HALF:
             ahead -= _MOD
-        if ahead == 0 and row[S_HEAD] == 0 and total == size:
+        if (
+            ahead == 0
+            and size
+            and size == total
+            and row[S_HEAD] == 0
+            and row[S_FLAGS] & _OPEN == F_KNOWN | F_STARTED
+            and not flags & (TCP_FIN | TCP_RST)
+        ):
             # The common case: the next bytes, and nothing is held.
-            if not flags & (TCP_FIN | TCP_RST) and not row[S_FLAGS] & F_CLOSED:
-                if size:
-                    row[S_PACKETS] += 1
-                    row[S_CAPTURED] += size
-                    self.append(row, flow, at, size, ts)
-                    row[S_STRAYS] = 0
-                    if row[S_FLAGS] & F_FINAL:
-                        self.close(row)
-                return
+            row[S_PACKETS] += 1
+            row[S_CAPTURED] += size
+            row[S_STRAYS] = 0
+            self.append(row, flow, at, size, ts)
+            return
+        if row[S_FLAGS] & F_CHECKED and (ahead or flags & (TCP_FIN | TCP_RST)):
+            is_sound = is_checked(rows, index, data, end, store)
+            if not is_sound:
+                flags = 0
+                if ahead + total > 0 and ahead:
+                    self.refuse(row, flow, at, size, ts, DROP_CHECKSUM)
+                    return
         if ahead > self.max_ahead or ahead + total < -self.max_behind:
             if total == 0:
                 return
             if self.is_stray(row, seq, total):
-                if row[S_FLAGS] & F_CHECKED and not is_checked(rows, index, data, end, store):
-                    self.drop(row, flow, at, size, ts, DROP_CHECKSUM)
-                else:
-                    self.drop(row, flow, at, size, ts, DROP_STRAY)
+                self.refuse(row, flow, at, size, ts, DROP_STRAY)
                 return
             self.end(row, flow, END_RESTART)
             self.begin(row, seq, ts)
-            self.start(row, flow, ts)
             ahead = 0
         elif row[S_FLAGS] & F_CLOSED and ahead >= 0:
             if total == 0:
                 return
             self.end(row, flow, END_FIN)
             self.begin(row, seq, ts)
-            self.start(row, flow, ts)
             ahead = 0
-        if row[S_FLAGS] & F_CHECKED:
-            if (ahead and ahead + total > 0) or flags & (TCP_FIN | TCP_RST):
-                is_good = is_checked(rows, index, data, end, store)
-                if not is_good and ahead:
-                    if size:
-                        self.drop(row, flow, at, size, ts, DROP_CHECKSUM)
-                    return
-                if not is_good:
-                    flags = 0
         if total:
+            if not row[S_FLAGS] & F_STARTED:
+                self.start(row, flow, ts)
+                if is_checked(rows, index, data, end, store):
+                    row[S_FLAGS] |= F_CHECKED
+            row[S_PACKETS] += 1
+            row[S_CAPTURED] += size
             self.segment(row, flow, row[S_NEXT] + ahead, at, size, total, ts, data, end)
         if flags & TCP_FIN and not row[S_FLAGS] & F_FINAL and ahead + total >= 0:
             row[S_FLAGS] |= F_FINAL
-            # `ahead` was measured before the segment moved the next offset.
-            row[S_FINAL] = (seq + total - row[S_FIRST] - row[S_NEXT]) & _MASK
-            if row[S_FINAL] >= _HALF:
-                row[S_FINAL] -= _MOD
-            row[S_FINAL] += row[S_NEXT]
+            # Measured again: the segment has moved the next offset.
+            ahead = (seq + total - row[S_FIRST] - row[S_NEXT]) & _MASK
+            row[S_FINAL] = row[S_NEXT] + (ahead - _MOD if ahead >= _HALF else ahead)
         if flags & TCP_RST:
             row[S_FLAGS] |= F_RESET
             if row[S_HEAD] == 0 and ahead <= 0:
                 row[S_FLAGS] |= F_CLOSED
-        self.close(row)
+        if row[S_FLAGS] & F_FINAL and row[S_NEXT] >= row[S_FINAL] and row[S_HEAD] == 0:
+            row[S_FLAGS] |= F_CLOSED
 
     def datagram(self, row, flow, at, size, total, ts):
         """One UDP datagram; its bytes follow those of the one before."""
@@ -319,39 +315,22 @@ class Streams:
     def segment(self, row, flow, offset, at, size, total, ts, data, end):
         """Payload at a stream offset: old, next or behind a hole."""
         old: cython.longlong
-        late: cython.longlong
-        start: cython.longlong
-        stop: cython.longlong
-        row[S_PACKETS] += 1
         if offset < 0:
             # Before the first byte seen, so before the stream.
             old = size if size < -offset else -offset
             if old:
                 self.drop(row, flow, at, old, ts, DROP_BEFORE)
-                row[S_PACKETS] -= 1
             at = at + old if at >= 0 else at - old
             size -= old
-            total -= -offset if total > -offset else total
+            total += offset
             offset = 0
-            if total == 0:
+            if total <= 0:
                 return
-        row[S_CAPTURED] += size
         if offset < row[S_NEXT]:
             old = row[S_NEXT] - offset
             if old > size:
                 old = size
-            # What fills a hole that was given up comes too late, but it is no duplicate.
-            start = offset if offset > row[S_GAP] else row[S_GAP]
-            stop = offset + old if offset + old < row[S_GAP_END] else row[S_GAP_END]
-            late = stop - start if stop > start else 0
-            if late:
-                row[S_CAPTURED] -= late
-                row[S_PACKETS] -= 1
-                if at >= 0:
-                    self.drop(row, flow, at + (start - offset), late, ts, DROP_LATE)
-                else:
-                    self.drop(row, flow, at - (start - offset), late, ts, DROP_LATE)
-            row[S_DUPLICATE] += old - late
+            self.again(row, flow, offset, at, old, ts)
             at = at + old if at >= 0 else at - old
             size -= old
             total -= old
@@ -359,8 +338,6 @@ class Streams:
         if row[S_FLAGS] & F_CLOSED:
             # Only its end is new, behind the end of the stream.
             if size:
-                row[S_CAPTURED] -= size
-                row[S_PACKETS] -= 1
                 self.drop(row, flow, at, size, ts, DROP_STRAY)
             return
         if row[S_HEAD] == 0 and offset <= row[S_NEXT]:
@@ -375,6 +352,9 @@ class Streams:
                 row[S_HOLE] = ts
                 row[S_HOLE_AT] = self.seen
             self.held.hold(row, offset, at, size, total - size, ts, data, end)
+        elif offset <= row[S_NEXT]:
+            # Nothing of it was kept that is new, but what it says was not captured is a gap.
+            self.skip(row, flow, offset + total - row[S_NEXT], ts)
         if row[S_HEAD] and self.held.offset[row[S_HEAD]] == row[S_NEXT]:
             self.release(row, flow)
             row[S_STRAYS] = 0
@@ -384,11 +364,26 @@ class Streams:
             row[S_NODES] > self.max_flow_packets or row[S_HELD] > self.max_flow_bytes
         ):
             self.declare(row, flow)
-        if row[S_HEAD] and ts != NO_TIME and row[S_HOLE] != NO_TIME:
-            if ts - row[S_HOLE] > self.max_wait:
+        if row[S_HEAD] and ts != NO_TIME and ts - row[S_HOLE] > self.max_wait:
+            if row[S_HOLE] != NO_TIME:
                 self.declare(row, flow)
-                row[S_HOLE] = ts
-                row[S_HOLE_AT] = self.seen
+            row[S_HOLE] = ts
+            row[S_HOLE_AT] = self.seen
+
+    def again(self, row, flow, offset, at, size, ts):
+        """Bytes at offsets that were delivered, or given up as a gap."""
+        start: cython.longlong = offset if offset > row[S_GAP] else row[S_GAP]
+        stop: cython.longlong = row[S_GAP_END]
+        if offset + size < stop:
+            stop = offset + size
+        if stop > start:
+            # They fill the last gap: too late, but no duplicates.
+            row[S_DUPLICATE] -= stop - start
+            if at >= 0:
+                self.drop(row, flow, at + (start - offset), stop - start, ts, DROP_LATE)
+            else:
+                self.drop(row, flow, at - (start - offset), stop - start, ts, DROP_LATE)
+        row[S_DUPLICATE] += size
 
     def begin(self, row, seq, ts):
         """A stream whose first byte has the sequence number `seq`."""
@@ -426,24 +421,37 @@ class Streams:
         row[S_GAP_END] = row[S_NEXT]
         row[S_MISSING] += size
 
-    def drop(self, row, flow, at, size, ts, why):
-        """Count and tell bytes that are no part of the stream."""
+    def skip(self, row, flow, size, ts):
+        """Step over bytes that were not captured, as far as nothing is held of them."""
+        node: cython.Py_ssize_t = row[S_HEAD]
+        if node and size > self.held.offset[node] - row[S_NEXT]:
+            size = self.held.offset[node] - row[S_NEXT]
+        if size > 0:
+            self.gap(row, flow, size, ts)
+
+    def refuse(self, row, flow, at, size, ts, why):
+        """Drop the payload of a packet."""
+        if size == 0:
+            return
         if not row[S_FLAGS] & F_STARTED:
             self.start(row, flow, ts)
         row[S_PACKETS] += 1
         row[S_CAPTURED] += size
+        self.drop(row, flow, at, size, ts, why)
+
+    def drop(self, row, flow, at, size, ts, why):
+        """Tell bytes that are no part of the stream."""
         row[S_DROPPED] += size
         self.pieces.put(PIECE_DROP, flow, row[S_STREAM], row[S_NEXT], size, at, ts, why)
-
-    def close(self, row):
-        """Note that all up to the FIN was delivered."""
-        if row[S_FLAGS] & F_FINAL and row[S_NEXT] >= row[S_FINAL] and row[S_HEAD] == 0:
-            row[S_FLAGS] |= F_CLOSED
 
     def end(self, row, flow, why):
         """The stream is over: declare its holes and report its counts."""
         index: cython.int
         at: cython.Py_ssize_t = self.pieces.end_count * COUNTS
+        if row[S_FLAGS] & F_RESET:
+            why = END_RESET
+        elif row[S_FLAGS] & F_FINAL:
+            why = END_FIN
         if row[S_FLAGS] & F_KNOWN:
             self.flush(row, flow)
             if row[S_FLAGS] & F_FINAL and row[S_FINAL] > row[S_NEXT]:
@@ -478,11 +486,7 @@ class Streams:
             cut = self.held.cut[node]
             self.append(row, flow, ~self.held.at[node], self.held.size[node], ts)
             self.held.pop(row)
-            node = row[S_HEAD]
-            if node and cut > self.held.offset[node] - row[S_NEXT]:
-                cut = self.held.offset[node] - row[S_NEXT]
-            if cut:
-                self.gap(row, flow, cut, ts)
+            self.skip(row, flow, cut, ts)
 
     def flush(self, row, flow):
         """Give up all holes."""
