@@ -163,8 +163,8 @@ class FrameScanner:
     def _run(self, is_last: bool) -> Iterator[FrameBatch]:
         parts = self._parts
         data = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
-        state = scan.SCAN_FULL
-        while state == scan.SCAN_FULL:
+        state = scan.RUN_FULL
+        while state == scan.RUN_FULL:
             out = self._kernel.Frames(self._batch, _BATCH_MARKS)
             state = self._scan.run(out, data, is_last)
             if out.count or out.mark_count:

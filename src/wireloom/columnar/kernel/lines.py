@@ -10,11 +10,11 @@ from wireloom.columnar.kernel.framerules import find_byte
 from wireloom.columnar.kernel.primitives import u8
 from wireloom.columnar.kernel.scan import (
     _FAR,
-    SCAN_DONE,
-    SCAN_FULL,
-    SCAN_MORE,
-    SCAN_REACHED,
-    SCAN_WAIT,
+    RUN_DONE,
+    RUN_FULL,
+    RUN_MORE,
+    RUN_REACHED,
+    RUN_WAIT,
     Frames,
 )
 
@@ -77,7 +77,7 @@ class LineScan:
     ) -> int:
         """Decide about as many bytes as possible; `is_last`: no others will come."""
         end: cython.Py_ssize_t = len(data)
-        state: cython.int = SCAN_DONE
+        state: cython.int = RUN_DONE
         if end > 0:
             start = cython.address(data[0]) if cython.compiled else data
             with cython.nogil:
@@ -124,22 +124,22 @@ class LineScan:
         stop: cython.Py_ssize_t
         while self.pos < end:
             if self.pos >= self.limit and self.junk_end <= self.pos:
-                return SCAN_REACHED
+                return RUN_REACHED
             if out.is_full():
-                return SCAN_FULL
+                return RUN_FULL
             if u8(data, self.pos, end) == _SYNC_START:
                 if not self.sync(out, data, end, is_last):
-                    return SCAN_MORE
+                    return RUN_MORE
             elif self.pos < self.junk_end:
                 stop = find_byte(data, self.pos, self.junk_end, _SYNC_START)
                 out.put_mark(self.pos, stop, JUNK, self.junk_end)
                 self.pos = stop
             else:
                 stop = self.text_end(data, end)
-                if stop == SCAN_WAIT:
+                if stop == RUN_WAIT:
                     if not is_last:
                         self.need = end + 1
-                        return SCAN_MORE
+                        return RUN_MORE
                     stop = end
                 if u8(data, stop - 1, end) == _NEWLINE:
                     out.put_mark(self.pos, stop, TEXT_LINE, 0)
@@ -147,16 +147,16 @@ class LineScan:
                     out.put_mark(self.pos, stop, TEXT, 0)
                 self.pos = stop
         self.need = self.pos + 1
-        return SCAN_DONE
+        return RUN_DONE
 
     def sync(self, out, data, end, is_last):
         """Decide about the SYNC_START at `pos`; False when that takes more bytes."""
         pos: cython.Py_ssize_t = self.pos
         size: cython.Py_ssize_t = self.measure(data, pos, end)
         kind: cython.int = REFUSED
-        if size == SCAN_WAIT or pos + size > end:
+        if size == RUN_WAIT or pos + size > end:
             if not is_last:
-                self.need = end + 1 if size == SCAN_WAIT else pos + size
+                self.need = end + 1 if size == RUN_WAIT else pos + size
                 return False
             self.extent = end - pos
             kind = CUT_LINE
@@ -173,14 +173,14 @@ class LineScan:
         return True
 
     def measure(self, data, pos, end):
-        """Bytes of the frame at `pos`; `_REFUSE` with `extent`; `SCAN_WAIT` while LEN is cut."""
+        """Bytes of the frame at `pos`; `_REFUSE` with `extent`; `RUN_WAIT` while LEN is cut."""
         at: cython.Py_ssize_t = pos + _LINE_HEADER
         stop: cython.Py_ssize_t = at + self.max_len_bytes
         length: cython.longlong = 0
         shift: cython.int = 0
         byte: cython.uint = 0x80
         if end - pos < _LINE_HEADER:
-            return SCAN_WAIT
+            return RUN_WAIT
         if self.strict_rsv and u8(data, pos + 4, end) & _RSV_UNUSED:
             self.extent = _LINE_HEADER
             return _REFUSE
@@ -189,7 +189,7 @@ class LineScan:
                 self.extent = stop - pos
                 return _REFUSE
             if at >= end:
-                return SCAN_WAIT
+                return RUN_WAIT
             byte = u8(data, at, end)
             if shift < 35:
                 length |= cython.cast(cython.longlong, byte & 0x7F) << shift
@@ -204,7 +204,7 @@ class LineScan:
         return at - pos + length + 1
 
     def text_end(self, data, end):
-        """Where the text at `pos` ends; `SCAN_WAIT` when that is not known yet."""
+        """Where the text at `pos` ends; `RUN_WAIT` when that is not known yet."""
         limit: cython.Py_ssize_t = self.pos + self.max_text
         stop: cython.Py_ssize_t = min(limit, end)
         start: cython.Py_ssize_t = max(self.pos, self.searched)
@@ -217,4 +217,4 @@ class LineScan:
         if newline < stop:
             return newline + 1
         self.searched = stop
-        return limit if limit <= end else SCAN_WAIT
+        return limit if limit <= end else RUN_WAIT

@@ -13,13 +13,13 @@ from wireloom.columnar.kernel.framerules import CUT_HEADER, FAILED, UNPROVEN, He
 __all__ = ["Frames", "Scan"]
 
 # Why `Scan.run` came back.
-SCAN_DONE = cython.declare(cython.int, 0)
+RUN_DONE = cython.declare(cython.int, 0)
 """Everything is decided."""
-SCAN_MORE = cython.declare(cython.int, 1)
+RUN_MORE = cython.declare(cython.int, 1)
 """More bytes are needed: `Scan.need` in all."""
-SCAN_FULL = cython.declare(cython.int, 2)
+RUN_FULL = cython.declare(cython.int, 2)
 """The output has no room left."""
-SCAN_REACHED = cython.declare(cython.int, 3)
+RUN_REACHED = cython.declare(cython.int, 3)
 """`pos` is at `limit` or behind it, and nothing before it matters to what follows."""
 
 # Kinds of marks: bytes that are no frame. The first five say where the reason is to be asked for.
@@ -38,7 +38,7 @@ GOES_ON = cython.declare(cython.int, 6)
 
 _MAX_PROBLEM = cython.declare(cython.Py_ssize_t, 1 << 20)
 _SUSPECT_STEPS = cython.declare(cython.Py_ssize_t, 64)
-SCAN_WAIT = cython.declare(cython.int, -1)
+RUN_WAIT = cython.declare(cython.int, -1)
 _FAR = cython.declare(cython.Py_ssize_t, 0x7FFFFFFFFFFFFFFF)
 
 
@@ -123,7 +123,7 @@ class Scan:
         Positions in `out` are those in `data`.
         """
         end: cython.Py_ssize_t = len(data)
-        state: cython.int = SCAN_DONE
+        state: cython.int = RUN_DONE
         if end > 0:
             start = cython.address(data[0]) if cython.compiled else data
             with cython.nogil:
@@ -162,17 +162,17 @@ class Scan:
         found: cython.int
         while self.pos < end:
             if self.pos >= self.limit and self.is_clean():
-                return SCAN_REACHED
+                return RUN_REACHED
             if out.is_full():
-                return SCAN_FULL
+                return RUN_FULL
             if self.bad != 0:
                 found = self.resync(out, data, end, is_last)
-                if found != SCAN_DONE:
+                if found != RUN_DONE:
                     return found
                 continue
             stop = self.stop if self.stop else self.fill(data, end, is_last)
-            if stop == SCAN_WAIT:
-                return SCAN_MORE
+            if stop == RUN_WAIT:
+                return RUN_MORE
             if self.stop and stop:
                 found = self.header_at(data, stop, end, is_last)
                 if found == 0:
@@ -180,8 +180,8 @@ class Scan:
                     if found == 1:
                         self.bad = OVERRUN
                         stop = 0
-                if found == SCAN_WAIT:
-                    return SCAN_MORE
+                if found == RUN_WAIT:
+                    return RUN_MORE
             self.stop = 0
             if stop == 0:
                 self.searched = self.pos + 1
@@ -189,14 +189,14 @@ class Scan:
             out.put_frame(self.pos, stop)
             self.pos = stop
         self.need = self.pos + 1
-        return SCAN_DONE
+        return RUN_DONE
 
     def is_clean(self):
         """Whether what follows `pos` is decided as if nothing came before."""
         return self.bad == 0 and self.stop == 0 and self.suspect <= self.pos
 
     def fill(self, data, end, is_last):
-        """The end of the frame at `pos`; 0 if there is none (`bad` says why), or `SCAN_WAIT`.
+        """The end of the frame at `pos`; 0 if there is none (`bad` says why), or `RUN_WAIT`.
 
         `stop` is set when the content proves nothing.
         """
@@ -204,8 +204,8 @@ class Scan:
         stop: cython.Py_ssize_t = self.pos + size
         is_suspect: cython.bint = self.pos < self.suspect
         found: cython.int
-        if size == SCAN_WAIT:
-            return SCAN_WAIT
+        if size == RUN_WAIT:
+            return RUN_WAIT
         self.reach = 0
         if size == 0:
             self.bad = NO_FRAME
@@ -213,7 +213,7 @@ class Scan:
         if stop > end:
             if not is_last:
                 self.need = stop
-                return SCAN_WAIT
+                return RUN_WAIT
             self.bad = CUT_FRAME
             return 0
         found = self.rules.check(data, self.pos, stop, _SUSPECT_STEPS if is_suspect else -1)
@@ -230,22 +230,22 @@ class Scan:
     def resync(self, out, data, end, is_last):
         """End the bad region at `pos`: at the next good frame, or with the stream."""
         found: cython.Py_ssize_t = self.search(data, end, is_last)
-        known: cython.Py_ssize_t = self.searched if found == SCAN_WAIT else found
+        known: cython.Py_ssize_t = self.searched if found == RUN_WAIT else found
         # What can no longer become part of a frame goes out, in pieces of fixed size.
         while known - self.pos > _MAX_PROBLEM:
             if out.is_full():
-                return SCAN_FULL
+                return RUN_FULL
             out.put_mark(self.pos, self.pos + _MAX_PROBLEM, self.bad, self.reach)
             self.pos += _MAX_PROBLEM
             self.bad = GOES_ON
-        if found == SCAN_WAIT:
-            return SCAN_MORE
+        if found == RUN_WAIT:
+            return RUN_MORE
         if out.is_full():
-            return SCAN_FULL
+            return RUN_FULL
         out.put_mark(self.pos, found, self.bad, self.reach)
         self.bad = 0
         self.pos = found
-        return SCAN_DONE
+        return RUN_DONE
 
     def search(self, data, end, is_last):
         """The first position from `searched` on where a frame stands, or the end of the stream."""
@@ -256,10 +256,10 @@ class Scan:
                 if is_last:
                     return end
                 self.need = end + 1
-                return SCAN_WAIT
+                return RUN_WAIT
             found = self.stands(data, self.searched, end, is_last)
-            if found == SCAN_WAIT:
-                return SCAN_WAIT
+            if found == RUN_WAIT:
+                return RUN_WAIT
             if found == 1:
                 return self.searched
             self.searched += 1
@@ -277,7 +277,7 @@ class Scan:
             self.looked += 1
 
     def stands(self, data, pos, end, is_last):
-        """1: a frame stands at `pos`; 0: none does; `SCAN_WAIT`."""
+        """1: a frame stands at `pos`; 0: none does; `RUN_WAIT`."""
         size: cython.Py_ssize_t = self.measure(data, pos, end, is_last)
         found: cython.int
         if size <= 0:
@@ -286,14 +286,14 @@ class Scan:
             if is_last:
                 return 0
             self.need = pos + size
-            return SCAN_WAIT
+            return RUN_WAIT
         found = self.rules.check(data, pos, pos + size, _SUSPECT_STEPS)
         if found == UNPROVEN:
             return self.header_at(data, pos + size, end, is_last)
         return found != FAILED
 
     def header_at(self, data, pos, end, is_last):
-        """1: a header stands at `pos`, or the stream ends exactly there; 0; `SCAN_WAIT`."""
+        """1: a header stands at `pos`, or the stream ends exactly there; 0; `RUN_WAIT`."""
         size: cython.Py_ssize_t
         if pos == end and is_last:
             return 1
@@ -301,11 +301,11 @@ class Scan:
         return size if size <= 0 else 1
 
     def measure(self, data, pos, end, is_last):
-        """Bytes of the frame whose header starts at `pos`; 0: none does; `SCAN_WAIT`."""
+        """Bytes of the frame whose header starts at `pos`; 0: none does; `RUN_WAIT`."""
         size: cython.Py_ssize_t = self.rules.measure(data, pos, end)
         if size > 0:
             return size
         if size == CUT_HEADER and not is_last:
             self.need = max(pos + self.rules.needed, end + 1)
-            return SCAN_WAIT
+            return RUN_WAIT
         return 0
