@@ -33,7 +33,7 @@ def _blaze(rules: Any) -> Tables:
         table[2 * key] = form.header_len
         table[2 * key + 1] = form.pktlen_at
         table[2 * keys + (key >> 8)] = 1
-    return framerules.BLAZE, table, VERSION
+    return framerules.FORMAT_BLAZE, table, VERSION
 
 
 def _nrep(rules: Any) -> Tables:
@@ -50,11 +50,11 @@ def _nrep(rules: Any) -> Tables:
     if rules.extensions:
         for code in range(FIRST_EXTENSION, 256):
             table[row * code] = 2
-    return framerules.NREP, table, rules.max_frame
+    return framerules.FORMAT_NREP, table, rules.max_frame
 
 
 def _tibmsg(rules: Any) -> Tables:
-    return framerules.TIBMSG, _numbers(1), 0
+    return framerules.FORMAT_TIBMSG, _numbers(1), 0
 
 
 _RV_CONTENTS: Mapping[int, int] = {
@@ -94,7 +94,7 @@ def _tibrv(rules: Any) -> Tables:
             value |= _plausible_sizes(code) << contents.RV_SIZES_SHIFT
         table[code] = value
     readings = sum(1 << document for document in rules._readings)
-    return framerules.TIBRV, table, readings
+    return framerules.FORMAT_TIBRV, table, readings
 
 
 def _qform(rules: Any) -> Tables:
@@ -110,7 +110,7 @@ def _qform(rules: Any) -> Tables:
         else:
             kind = contents.QF_SHORT if entry.size <= MAX_SHORT else contents.QF_LONG
         table[fid] = entry.size << contents.QF_SIZE_SHIFT | kind
-    return framerules.QFORM, table, 0
+    return framerules.FORMAT_QFORM, table, 0
 
 
 _TABLES: Mapping[str, Callable[[Any], Tables]] = {

@@ -7,7 +7,6 @@ its end), so that a check which may only take a few steps stops at the same plac
 from __future__ import annotations
 
 from wireloom.columnar.kernel import shim as cython
-from wireloom.columnar.kernel.fieldrows import MAX_DEPTH
 from wireloom.columnar.kernel.primitives import be16, be32, find_zero, room, u8
 
 __all__ = ["Contents"]
@@ -21,6 +20,8 @@ UNKNOWN_FIELD = cython.declare(cython.int, -3)
 
 _HINTS = cython.declare(cython.int, 0b10011111100)
 """Bits 2 to 7 and 10: the TibMsg types that a hint may have."""
+_DEEPEST = cython.declare(cython.int, 200)
+"""As the object path's `MAX_DEPTH`s."""
 _RV_HEADER = cython.declare(cython.int, 8)
 _RV_MAGIC = cython.declare(cython.uint, 0x9955EEAA)
 _QFORM_MAGIC = cython.declare(cython.uint, 0x11111112)
@@ -109,7 +110,7 @@ class Contents:
                     return ENOUGH
                 count += 1
                 if is_deep:
-                    if depth >= MAX_DEPTH:
+                    if depth >= _DEEPEST:
                         return BROKEN
                     self.ends[depth] = end
                     depth += 1
@@ -252,7 +253,7 @@ class Contents:
             pos = data_end
             if not is_deep or (sizing != RV_OWN and content != RV_MESSAGES):
                 continue
-            if depth >= MAX_DEPTH:
+            if depth >= _DEEPEST:
                 return BROKEN
             self.ends[depth] = end
             end = data_end

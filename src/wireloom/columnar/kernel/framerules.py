@@ -12,11 +12,11 @@ from wireloom.columnar.kernel.primitives import be16, be32, le32, le64, u8
 
 __all__ = ["HeaderRules", "find_byte"]
 
-BLAZE = cython.declare(cython.int, 1)
-NREP = cython.declare(cython.int, 2)
-TIBMSG = cython.declare(cython.int, 3)
-TIBRV = cython.declare(cython.int, 4)
-QFORM = cython.declare(cython.int, 5)
+FORMAT_BLAZE = cython.declare(cython.int, 1)
+FORMAT_NREP = cython.declare(cython.int, 2)
+FORMAT_TIBMSG = cython.declare(cython.int, 3)
+FORMAT_TIBRV = cython.declare(cython.int, 4)
+FORMAT_QFORM = cython.declare(cython.int, 5)
 
 NO_HEADER = cython.declare(cython.int, -1)
 """`HeaderRules.measure`: no header stands there."""
@@ -59,15 +59,15 @@ class HeaderRules:
     def measure(self, data, pos, end):
         """Bytes of the frame whose header starts at `pos`; or `NO_HEADER`, `CUT_HEADER`."""
         size: cython.Py_ssize_t
-        if self.format == BLAZE:
+        if self.format == FORMAT_BLAZE:
             size = self.measure_blaze(data, pos, end)
-        elif self.format == NREP:
+        elif self.format == FORMAT_NREP:
             size = self.measure_nrep(data, pos, end)
-        elif self.format == TIBMSG:
+        elif self.format == FORMAT_TIBMSG:
             size = self.measure_magic(data, pos, end, pos, _TIBMSG_MAGIC, _TIBMSG_HEADER)
             if size > 0:
                 size += be32(data, pos + 5, end)
-        elif self.format == QFORM:
+        elif self.format == FORMAT_QFORM:
             size = self.measure_magic(data, pos, end, pos, _QFORM_MAGIC_WORD, _QFORM_HEADER)
             if size > 0:
                 size += be32(data, pos + 4, end)
@@ -131,19 +131,19 @@ class HeaderRules:
         At most `steps` fields are looked at; negative: all.
         """
         count: cython.Py_ssize_t
-        if self.format == BLAZE:
+        if self.format == FORMAT_BLAZE:
             pos += self.table[2 * (be16(data, pos, end) & 0x3FF)]
             return end - pos >= 4 and end - pos - 4 == le32(data, pos, end)
-        if self.format == NREP:
+        if self.format == FORMAT_NREP:
             return self.check_nrep(data, pos, end, steps)
-        if self.format == TIBMSG:
+        if self.format == FORMAT_TIBMSG:
             pos += _TIBMSG_HEADER
             count = self.contents.tibmsg(data, pos, end, steps, True)
             if count == BROKEN:
                 # Where only a nested message is broken, the frame may be whole.
                 return FAILED if self.contents.tibmsg(data, pos, end, -1, False) == BROKEN else 0
             return count > 0
-        if self.format == QFORM:
+        if self.format == FORMAT_QFORM:
             if (end - pos) & 1:
                 return FAILED
             count = self.contents.qform(data, pos + _QFORM_HEADER, end, steps)
@@ -217,15 +217,15 @@ class HeaderRules:
 
         A start of which only the first bytes are there counts too.
         """
-        if self.format == TIBMSG:
+        if self.format == FORMAT_TIBMSG:
             return find_magic(data, pos, end, _TIBMSG_MAGIC)
-        if self.format == QFORM:
+        if self.format == FORMAT_QFORM:
             return find_magic(data, pos, end, _QFORM_MAGIC_WORD)
-        if self.format == BLAZE:
+        if self.format == FORMAT_BLAZE:
             while pos < end and not self.starts_blaze(data, pos, end):
                 pos += 1
             return pos
-        if self.format == NREP:
+        if self.format == FORMAT_NREP:
             while pos < end:
                 pos = find_byte(data, pos, end, 0)
                 if pos >= end - 1 or self.table[NREP_ROW * u8(data, pos + 1, end)]:
