@@ -160,15 +160,47 @@ class FrameScanner:
         """The stream has ended; give what is left."""
         yield from self._run(True)
 
-    def _run(self, is_last: bool) -> Iterator[FrameBatch]:
-        parts = self._parts
-        data = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
+    def scan_range(self, data: memoryview, start: int, limit: int) -> Iterator[FrameBatch]:
+        """Scan a part of a stream that is there as a whole, instead of feeding it.
+
+        It begins at `start` as if nothing came before, and ends at the first place at or behind
+        `limit` where nothing before it matters to what follows: `position`.
+        """
+        self._scan.start(start)
+        self._scan.limit = limit
+        yield from self._batches(data, True)
+
+    def find_chain(self, data: memoryview, start: int, stop: int, frames: int) -> int:
+        """The first place in ``[start, stop)`` where that many frames stand in a row; else -1.
+
+        Fewer are enough where the data ends behind them.
+        """
+        at = start
+        while at < stop:
+            at = int(self._scan.find_from(data, at, stop))
+            if at < stop and self._scan.stands_at(data, at, frames):
+                return at
+            at += 1
+        return -1
+
+    @property
+    def position(self) -> int:
+        """Where `scan_range` has ended."""
+        found: int = self._scan.pos
+        return found
+
+    def _batches(self, data: memoryview, is_last: bool) -> Iterator[FrameBatch]:
         state = scan.RUN_FULL
         while state == scan.RUN_FULL:
             out = self._kernel.Frames(self._batch, _BATCH_MARKS)
             state = self._scan.run(out, data, is_last)
             if out.count or out.mark_count:
                 yield self._finish(data, out)
+
+    def _run(self, is_last: bool) -> Iterator[FrameBatch]:
+        parts = self._parts
+        data = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
+        yield from self._batches(data, is_last)
         done = self._scan.pos
         rest = memoryview(bytes(data[done:]))
         self._scan.drop(done)

@@ -87,27 +87,30 @@ class LineScan:
     def stands_at(
         self, data: cython.const[cython.uchar][::1], pos: cython.Py_ssize_t, count: cython.int
     ) -> bool:
-        """Whether that many frames stand in a row from `pos` on, or up to the end of `data`."""
+        """Whether a frame stands at `pos`, or a line of text begins there.
+
+        Lines mix both, so that one has to do: `count` is that of `Scan.stands_at`.
+        """
         end: cython.Py_ssize_t = len(data)
-        size: cython.Py_ssize_t = 1
-        if pos < end:
+        found: cython.bint = False
+        if 0 < pos < end:
             start = cython.address(data[0]) if cython.compiled else data
             with cython.nogil:
-                while size > 0 and count > 0 and pos < end:
-                    size = self.frame_at(start, pos, end)
-                    pos += size
-                    count -= 1
-        return size > 0
+                found = u8(start, pos - 1, end) == _NEWLINE or self.frame_at(start, pos, end) > 0
+        return found
 
     def find_from(
         self, data: cython.const[cython.uchar][::1], pos: cython.Py_ssize_t, end: cython.Py_ssize_t
     ) -> int:
-        """Where a frame might start in ``[pos, end)``; `end` if there is no such place."""
-        if pos < end:
+        """Where a frame or line might start in ``[pos, end)``; `end` if there is no such place."""
+        newline: cython.Py_ssize_t
+        found: cython.Py_ssize_t = end
+        if 0 < pos < end:
             start = cython.address(data[0]) if cython.compiled else data
             with cython.nogil:
-                pos = find_byte(start, pos, end, _SYNC_START)
-        return pos
+                newline = find_byte(start, pos - 1, end - 1, _NEWLINE) + 1
+                found = find_byte(start, pos, newline, _SYNC_START)
+        return found
 
     def frame_at(self, data, pos, end):
         """Bytes of the whole frame at `pos`; 0 if there is none."""
