@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from wireloom.errors import OptionError
 from wireloom.framing import Framer
+from wireloom.layout import Packet
 from wireloom.messages import Json, Message
 from wireloom.outline import Node
 from wireloom.wire import DEFAULT_LIMITS, Limits
@@ -97,6 +98,10 @@ class Format(ABC):
     @abstractmethod
     def types(self) -> Sequence[TypeInfo]:
         """Its packets or field types, from the declarations."""
+
+    def packets(self) -> Sequence[type[Packet]]:
+        """Its declared packets, by type code; none for a format that describes itself."""
+        return ()
 
     @abstractmethod
     def samples(self) -> Mapping[str, bytes]:

@@ -373,6 +373,10 @@ class Blaze(Format):
             for code, cls in PACKETS.items()
         ]
 
+    def packets(self) -> Sequence[type[BlazePacket]]:
+        """The declared packets."""
+        return tuple(PACKETS.values())
+
     def samples(self) -> Mapping[str, bytes]:
         """A packet of each of the 23 forms."""
         return samples()

@@ -146,6 +146,10 @@ class Nais(Format):
             found.append(TypeInfo(code, schema.full_name, summary, field_table(schema)))
         return found
 
+    def packets(self) -> Sequence[type[NaisPacket]]:
+        """The declared packets."""
+        return (NaisPacket,)
+
     def samples(self) -> Mapping[str, bytes]:
         """A canonical frame for each built-in message, a custom one, and two sizes of payload."""
         messages = {

@@ -259,6 +259,10 @@ class Nrep(Format):
             for cls in PACKETS.values()
         ]
 
+    def packets(self) -> Sequence[type[NrepPacket]]:
+        """The declared packets."""
+        return tuple(PACKETS.values())
+
     def samples(self) -> Mapping[str, bytes]:
         """A canonical packet of every type and flag form."""
         from wireloom.formats.nrep.samples import SAMPLES

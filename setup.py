@@ -1,0 +1,101 @@
+"""Builds the one extension: the columnar kernel, ahead of time, for every Python from 3.11 on (abi3).
+
+The kernel is written in small modules of Cython's pure Python mode (`src/wireloom/columnar/kernel/`),
+which also run as they are. Here they are joined into one module, in the order of `PARTS`, so that
+the compiler can inline across them and there is one file to ship.
+
+Without a C compiler on the machine, the one in the `ziglang` package is used if that is installed.
+A build that fails leaves a working package: the same code then runs interpreted, with a warning.
+
+WIRELOOM_KERNEL=checked builds with bounds checks; WIRELOOM_KERNEL=asan with AddressSanitizer too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from setuptools import Extension, setup
+
+HERE = Path(__file__).parent
+KERNEL = Path("src/wireloom/columnar/kernel")
+PARTS = (HERE / KERNEL / "PARTS").read_text().split()
+"""Names of the kernel's modules; a module may use those before it."""
+
+_OWN_IMPORT = re.compile(
+    r"^from wireloom\.columnar\.kernel(\.\w+)? import (\([^)]*\)|[^\n]*)\n"
+    r"|^from __future__ import annotations\n"
+    r"|^from math import ldexp\n"  # the extension has C's, see fieldrows.pxd
+    r"|^from wireloom\.columnar\.kernel\.\w+ cimport (\([^)]*\)|[^\n]*)\n"
+    r"|^__all__ = \[[^\]]*\]\n",
+    re.MULTILINE,
+)
+
+
+def join(suffix: str) -> str:
+    """All parts in one text, without their imports of each other."""
+    texts = []
+    for part in PARTS:
+        path = HERE / KERNEL / f"{part}{suffix}"
+        if path.exists():
+            texts.append(f"# --- {path.name}\n" + _OWN_IMPORT.sub("", path.read_text()))
+    return "\n".join(texts)
+
+
+def write(path: Path, text: str) -> None:
+    """Write only what changed, so that an unchanged kernel is not compiled again."""
+    if not path.exists() or path.read_text() != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def choose_compiler() -> None:
+    """Use ziglang's compiler where the machine has none."""
+    if os.environ.get("CC") or any(shutil.which(name) for name in ("cc", "gcc", "clang", "cl")):
+        return
+    if find_spec("ziglang") is not None:
+        os.environ["CC"] = f"{sys.executable} -m ziglang cc"
+        os.environ["LDSHARED"] = f"{sys.executable} -m ziglang cc -shared"
+
+
+def extensions() -> list[Extension]:
+    """The kernel, or nothing when it must stay interpreted."""
+    mode = os.environ.get("WIRELOOM_KERNEL", "")
+    if mode == "interpreted" or find_spec("Cython") is None:
+        return []
+    from Cython.Build import cythonize
+
+    choose_compiler()
+    # Cython looks for the types of wireloom.columnar._kernel in a package of that name.
+    out = Path("build/kernel/wireloom/columnar")
+    for package in (out, out.parent):
+        write(HERE / package / "__init__.py", "")
+    head = "# cython: language_level=3\n# Joined by setup.py; edit the parts instead.\nimport cython\n"
+    write(HERE / out / "_kernel.py", head + join(".py"))
+    write(HERE / out / "_kernel.pxd", join(".pxd"))
+    is_checked = mode in ("checked", "asan")
+    flags = ["-O1", "-g", "-fsanitize=address,undefined"] if mode == "asan" else ["-O3"]
+    kernel = Extension(
+        "wireloom.columnar._kernel",
+        [str(out / "_kernel.py")],
+        define_macros=[("Py_LIMITED_API", "0x030B0000"), ("CYTHON_LIMITED_API", "1")],
+        py_limited_api=True,
+        extra_compile_args=flags,
+        extra_link_args=[flag for flag in flags if flag.startswith("-fsanitize")],
+        optional=mode == "",
+    )
+    directives = {
+        "boundscheck": is_checked,
+        "wraparound": False,
+        "initializedcheck": is_checked,
+        "cdivision": True,
+        "freethreading_compatible": True,
+    }
+    return list(cythonize([kernel], compiler_directives=directives, quiet=True))
+
+
+setup(ext_modules=extensions(), options={"bdist_wheel": {"py_limited_api": "cp311"}})

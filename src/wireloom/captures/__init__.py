@@ -1,0 +1,47 @@
+"""Where bytes come from: raw files, pcap and pcapng, packed or not → streams of bytes.
+
+`Capture` reads; `PcapWriter`, `PcapngWriter` and `RawWriter` write; `Recorder` writes one's own
+traffic as packets. `wireloom.captures.tcp` states the rules of reassembly.
+"""
+
+from __future__ import annotations
+
+from wireloom.captures.capture import Capture, Progress, Source
+from wireloom.captures.events import (
+    NO_TIME,
+    Counts,
+    Damage,
+    Dropped,
+    Event,
+    Gap,
+    Stream,
+    StreamData,
+    StreamEnd,
+)
+from wireloom.captures.pcap import PcapWriter
+from wireloom.captures.pcapng import PcapngWriter
+from wireloom.captures.raw import RawWriter
+from wireloom.captures.recorder import Recorder, TcpRecording
+from wireloom.captures.tcp import PacketCounts, ReassemblyLimits
+
+__all__ = [
+    "NO_TIME",
+    "Capture",
+    "Counts",
+    "Damage",
+    "Dropped",
+    "Event",
+    "Gap",
+    "PacketCounts",
+    "PcapWriter",
+    "PcapngWriter",
+    "Progress",
+    "RawWriter",
+    "ReassemblyLimits",
+    "Recorder",
+    "Source",
+    "Stream",
+    "StreamData",
+    "StreamEnd",
+    "TcpRecording",
+]

@@ -1,0 +1,235 @@
+"""Files → bytes: plain, gzip or zstd, told apart by their content, a bounded piece at a time.
+
+Decompressors are asked for no more bytes than there is room for, so that a file that unpacks to a
+thousand times its size costs time but no memory. What cannot be unpacked ends the bytes, and
+`ByteSource.fault` says where and why.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Protocol
+
+from wireloom.errors import SourceError
+
+if sys.version_info >= (3, 14):
+    from compression.zstd import DecompressionParameter, ZstdDecompressor, ZstdError
+else:
+    from backports.zstd import DecompressionParameter, ZstdDecompressor, ZstdError
+
+__all__ = ["ByteSource", "Fault"]
+
+_READ = 1 << 18
+"""Bytes read at a time of a compressed file."""
+_WINDOW_LOG = 27
+"""Largest zstd window: 128 MiB, which `zstd --long` uses; more must be asked for there, too."""
+_GZIP = b"\x1f\x8b"
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_SKIPPABLE = range(0x184D2A50, 0x184D2A60)
+"""First words of zstd frames that hold no data; parallel compressors start files with one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a compressed file could not be read to its end."""
+
+    offset: int
+    """Where in the compressed file, within one read's length."""
+    reason: str
+
+
+class _Decoder(Protocol):
+    is_finished: bool
+    has_more: bool
+    rest: bytes
+
+    def decode(self, data: bytes, room: int) -> bytes: ...
+
+
+class _Gzip:
+    name = "gzip"
+
+    def __init__(self) -> None:
+        self._inner = zlib.decompressobj(wbits=31)
+        self.is_finished = False
+        self.has_more = False
+        self.rest = b""
+
+    def decode(self, data: bytes, room: int) -> bytes:
+        out = self._inner.decompress(self._inner.unconsumed_tail + data, room)
+        self.is_finished = self._inner.eof
+        # A full room may leave output inside, even if all input was taken.
+        self.has_more = not self.is_finished and (
+            bool(self._inner.unconsumed_tail) or len(out) == room
+        )
+        self.rest = self._inner.unused_data
+        return out
+
+
+class _Zstd:
+    name = "zstd"
+
+    def __init__(self) -> None:
+        options: dict[int, int] = {DecompressionParameter.window_log_max: _WINDOW_LOG}
+        self._inner = ZstdDecompressor(options=options)
+        self.is_finished = False
+        self.has_more = False
+        self.rest = b""
+
+    def decode(self, data: bytes, room: int) -> bytes:
+        out = self._inner.decompress(data, room)
+        self.is_finished = self._inner.eof
+        self.has_more = not self.is_finished and not self._inner.needs_input
+        self.rest = self._inner.unused_data if self.is_finished else b""
+        return out
+
+
+def _compression(head: bytes) -> type[_Gzip] | type[_Zstd] | None:
+    if head[:2] == _GZIP:
+        return _Gzip
+    is_skippable = int.from_bytes(head[:4], "little") in _SKIPPABLE
+    return _Zstd if head[:4] == _ZSTD or is_skippable else None
+
+
+class ByteSource:
+    """The bytes of one capture file, unpacked."""
+
+    def __init__(self, file: str | os.PathLike[str] | BinaryIO, name: str = "") -> None:
+        """Open a path, or read from a binary file that the caller closes.
+
+        Raises:
+            SourceError: the file cannot be opened or read.
+        """
+        self._is_owned = isinstance(file, (str, os.PathLike))
+        if isinstance(file, (str, os.PathLike)):
+            self.name = name or os.fspath(file)
+            try:
+                # Unbuffered: reads are large anyway.
+                self._file: BinaryIO | io.FileIO = Path(file).open("rb", buffering=0)  # noqa: SIM115
+            except OSError as error:
+                raise SourceError(error.strerror or str(error), file=self.name) from error
+        else:
+            self.name = name or str(getattr(file, "name", "<file>"))
+            self._file = file
+        self.size: int | None = _size_of(self._file)
+        """Bytes of the file as stored; None if it is a pipe."""
+        self.consumed = 0
+        """Bytes of it read so far."""
+        self.fault: Fault | None = None
+        self._head = b""
+        while len(self._head) < 4 and (more := self._read(4 - len(self._head))):
+            self._head += more
+        self._kind: Callable[[], _Decoder] | None = _compression(self._head)
+        self.compression = "" if self._kind is None else self._kind().name
+        """``gzip``, ``zstd`` or nothing."""
+        self._decoder: _Decoder | None = None
+        self._is_end = False
+
+    def __enter__(self) -> ByteSource:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file, if it was opened here."""
+        if self._is_owned:
+            self._file.close()
+
+    def read_into(self, room: memoryview) -> int:
+        """Fill `room` as far as the file goes; give the number of bytes.
+
+        Raises:
+            SourceError: reading fails.
+        """
+        used = 0
+        while used < len(room) and not self._is_end:
+            used += self._some(room[used:])
+        return used
+
+    def _read(self, size: int) -> bytes:
+        try:
+            data = self._file.read(size) or b""
+        except OSError as error:
+            raise SourceError(error.strerror or str(error), file=self.name) from error
+        self.consumed += len(data)
+        return data
+
+    def _some(self, room: memoryview) -> int:
+        """At least one byte, unless `_is_end` is set."""
+        if self._kind is None and not self._head:
+            count = self._read_into(room)
+            self._is_end = not count
+            return count
+        if self._kind is None:
+            data, self._head = self._head[: len(room)], self._head[len(room) :]
+        else:
+            data = self._unpack(len(room))
+        room[: len(data)] = data
+        return len(data)
+
+    def _read_into(self, room: memoryview) -> int:
+        if not isinstance(self._file, (io.RawIOBase, io.BufferedIOBase)):
+            data = self._read(min(len(room), 1 << 20))
+            room[: len(data)] = data
+            return len(data)
+        try:
+            count = self._file.readinto(room) or 0
+        except OSError as error:
+            raise SourceError(error.strerror or str(error), file=self.name) from error
+        self.consumed += count
+        return count
+
+    def _unpack(self, room: int) -> bytes:
+        while True:
+            data = self._head
+            self._head = b""
+            if self._decoder is None or not self._decoder.has_more:
+                data = data or self._read(_READ)
+            if self._decoder is None:
+                # gzip pads its files with zeros on tapes.
+                data = data.lstrip(b"\0") if self.compression == "gzip" else data
+                if not data:
+                    if self.consumed == self.size or not (data := self._read(_READ)):
+                        self._is_end = True
+                        return b""
+                    self._head = data
+                    continue
+                assert self._kind is not None
+                self._decoder = self._kind()
+            elif not data and not self._decoder.has_more:
+                return self._stop("the compressed data ends early")
+            try:
+                out = self._decoder.decode(data, room)
+            except (zlib.error, ZstdError) as error:
+                return self._stop(str(error))
+            if self._decoder.is_finished:
+                self._head = self._decoder.rest
+                self._decoder = None
+            if out:
+                return out
+
+    def _stop(self, reason: str) -> bytes:
+        self.fault = Fault(self.consumed, reason)
+        self._is_end = True
+        return b""
+
+
+def _size_of(file: BinaryIO | io.FileIO) -> int | None:
+    try:
+        size = os.fstat(file.fileno()).st_size
+    except (OSError, AttributeError, ValueError):
+        return None
+    return size or None

@@ -1,0 +1,155 @@
+"""Captures → events: any number of files, read one after the other as one capture."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from wireloom.captures.bytesource import ByteSource
+from wireloom.captures.container import Kernel, PacketReader
+from wireloom.captures.events import Damage, Event, Stream
+from wireloom.captures.pcap import PcapReader, is_pcap
+from wireloom.captures.pcapng import PcapngReader, is_pcapng
+from wireloom.captures.raw import read_raw
+from wireloom.captures.tcp import PacketCounts, Reassembler, ReassemblyLimits
+from wireloom.captures.window import CHUNK, Window
+from wireloom.columnar.kernel import load
+
+__all__ = ["Capture", "Progress", "Source"]
+
+Source = str | os.PathLike[str] | BinaryIO
+"""What can be read: a path, or an open binary file."""
+
+_BATCH = 1 << 14
+"""Packets looked at before their streams are given out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the reading is, in bytes of the files as they are stored."""
+
+    done: int
+    total: int | None
+    """None if a source has no known size."""
+    source: str
+    """The file being read."""
+
+
+class Capture:
+    """A list of captures: rotated files of one capture, or single ones.
+
+    Iterating reads them in the given order. TCP connections go on from one file to the next. The
+    container and the compression of each are told from its content.
+
+    >>> import io
+    >>> for event in Capture([io.BytesIO(b"frames, back to back")]):
+    ...     print(type(event).__name__)
+    StreamData
+    StreamEnd
+    """
+
+    def __init__(
+        self,
+        sources: Iterable[Source] | Source,
+        *,
+        limits: ReassemblyLimits | None = None,
+        chunk_bytes: int = CHUNK,
+        batch_packets: int = _BATCH,
+        kernel: Kernel | None = None,
+    ) -> None:
+        if isinstance(sources, (str, os.PathLike)) or hasattr(sources, "read"):
+            sources = [sources]  # type: ignore[list-item]
+        self._sources: list[Source] = list(sources)
+        self._chunk = chunk_bytes
+        self._kernel: Any = load() if kernel is None else kernel
+        self._batch = batch_packets
+        self._reassembler = Reassembler(self._kernel, limits or ReassemblyLimits(), batch_packets)
+        self._raw_streams = 0
+        self._done = 0
+        self._current: ByteSource | None = None
+        self._total = _total(self._sources)
+        self.damaged_bytes = 0
+        """Bytes of containers that could not be read."""
+        self.skipped_blocks = 0
+        """pcapng blocks of kinds that hold no packets."""
+
+    @property
+    def packets(self) -> PacketCounts:
+        """What the packets were, so far."""
+        return self._reassembler.counts
+
+    @property
+    def evicted(self) -> int:
+        """Streams ended early because there were too many flows."""
+        return self._reassembler.evicted
+
+    @property
+    def progress(self) -> Progress:
+        """How far the reading is."""
+        current = self._current
+        now = current.consumed if current is not None else 0
+        return Progress(self._done + now, self._total, current.name if current else "")
+
+    def __iter__(self) -> Iterator[Event]:
+        """Read everything, once.
+
+        Raises:
+            SourceError: a file cannot be opened or read. What is damaged *in* a file does not
+                raise: it is a `Damage`.
+        """
+        for source in self._sources:
+            with ByteSource(source) as opened:
+                self._current = opened
+                yield from self._read(opened)
+                self._done += opened.consumed
+                self._current = None
+        yield from self._reassembler.finish()
+
+    def _read(self, source: ByteSource) -> Iterator[Event]:
+        window = Window(source, self._chunk)
+        while len(window.data) < 12 and not window.is_end:
+            window.advance(0)
+        reader: PacketReader
+        if is_pcap(window.data):
+            reader = PcapReader(source, window, self._kernel)
+        elif is_pcapng(window.data):
+            reader = PcapngReader(source, window, self._kernel)
+        else:
+            self._raw_streams += 1
+            stream = Stream(-self._raw_streams, source.name, "raw", source.name)
+            yield from read_raw(window, stream)
+            yield from self._fault(source)
+            return
+        rows = self._kernel.Packets(self._batch)
+        while not reader.is_done:
+            damage = reader.read(rows)
+            self.skipped_blocks += rows.skipped
+            for found in damage:
+                self.damaged_bytes += found.length
+                yield found
+            yield from self._reassembler.feed(rows, window.data, window.base, source.name)
+        yield from self._fault(source)
+
+    def _fault(self, source: ByteSource) -> Iterator[Damage]:
+        fault = source.fault
+        if fault is not None:
+            left = max(0, (source.size or 0) - fault.offset)
+            yield Damage(
+                source.name, fault.offset, left, "compression", source.compression, fault.reason
+            )
+
+
+def _total(sources: list[Source]) -> int | None:
+    total = 0
+    for source in sources:
+        try:
+            if isinstance(source, (str, os.PathLike)):
+                total += Path(source).stat().st_size
+            else:
+                total += os.fstat(source.fileno()).st_size
+        except (OSError, AttributeError, ValueError):
+            return None
+    return total

@@ -1,0 +1,145 @@
+"""What reading a capture gives, in order: bytes of streams, holes in them, ends, and damage.
+
+Nothing is lost without an event. For every stream the bytes of its packets are in exactly one of
+`StreamData`, the duplicates that `StreamEnd` counts, and `Dropped`; whatever belongs to no stream
+(damaged records, packets that cannot be read) is a `Damage`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from wireloom.columnar.kernel.records import NO_TIME
+
+__all__ = [
+    "NO_TIME",
+    "Counts",
+    "Damage",
+    "Dropped",
+    "Event",
+    "Gap",
+    "Stream",
+    "StreamData",
+    "StreamEnd",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One direction of one connection, or a raw capture as a whole."""
+
+    number: int
+    """Unique within one reading of a list of captures."""
+    name: str
+    """The same for every reading of the same captures: ``tcp 10.0.0.1:80 > 10.0.0.2:1234 #1``."""
+    protocol: str
+    """``tcp``, ``udp`` or ``raw``."""
+    source: str
+    """The capture where it starts; it may go on in later ones."""
+    src: str = ""
+    """Address of the sender."""
+    src_port: int = 0
+    dst: str = ""
+    """Address of the receiver."""
+    dst_port: int = 0
+    turn: int = 1
+    """Which stream between these ports this is: 1, 2, … when they are used again."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamData:
+    """Consecutive bytes of a stream."""
+
+    stream: Stream
+    offset: int
+    """Where they start in the stream."""
+    data: memoryview
+    """The bytes; a buffer of their own, which may be kept."""
+    mark_offsets: memoryview
+    """Stream offsets (int64) where packets start, ascending. For UDP: each one a datagram."""
+    mark_times: memoryview
+    """Capture times (int64, nanoseconds since 1970) of those packets, or `NO_TIME`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Bytes of a stream that were never captured."""
+
+    stream: Stream
+    offset: int
+    length: int
+    ts_before_ns: int
+    """Time of the last packet before the hole."""
+    ts_after_ns: int
+    """Time of the first packet behind it; `NO_TIME` if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Captured bytes that are no part of their stream."""
+
+    stream: Stream
+    offset: int
+    """Where the stream was when they came."""
+    ts_ns: int
+    code: str
+    """``stray``, ``checksum``, ``before_start`` or ``late``."""
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Where the payload bytes of a stream went: captured = delivered + duplicate + dropped."""
+
+    packets: int = 0
+    """Packets with payload."""
+    captured: int = 0
+    """Payload bytes of all of them."""
+    delivered: int = 0
+    """Bytes given out as `StreamData`."""
+    duplicate: int = 0
+    """Bytes captured again: retransmissions and overlaps."""
+    dropped: int = 0
+    """Bytes given out as `Dropped`."""
+    missing: int = 0
+    """Bytes of gaps; not captured, so no part of the sum."""
+
+    @property
+    def is_balanced(self) -> bool:
+        """Whether every captured byte is accounted for."""
+        return self.captured == self.delivered + self.duplicate + self.dropped
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnd:
+    """Nothing more comes on a stream."""
+
+    stream: Stream
+    length: int
+    """Bytes of the stream, holes included."""
+    reason: str
+    """``fin``, ``reset``, ``reused`` (a new SYN), ``restarted`` (foreign sequence numbers),
+    ``evicted`` (too many flows) or ``end`` (of the captures)."""
+    counts: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A part of a capture that could not be read."""
+
+    source: str
+    offset: int
+    """Where it starts in the capture, after decompression."""
+    length: int
+    layer: str
+    """``compression``, ``container``, ``packet`` or ``fragment``."""
+    code: str
+    """Short machine-readable cause."""
+    reason: str
+    """The cause in words."""
+    data: bytes = field(default=b"", repr=False)
+    """The bytes; one event has at most a megabyte of them."""
+    ts_ns: int = NO_TIME
+
+
+Event = StreamData | Gap | Dropped | StreamEnd | Damage

@@ -1,0 +1,289 @@
+"""pcap: a header of 24 bytes, then records of 16 bytes and a packet each.
+
+Microseconds or nanoseconds, either byte order, and several files joined end to end. A record has no
+check value, so one is believed only when a record follows it. Where none does, either its length or
+the header behind it is damaged. A chain of good records that starts *inside* the record, or where
+it would end had it been captured whole, tells the first; otherwise the record is good, and the
+bytes behind it are skipped up to the next chain.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Any, BinaryIO
+
+from wireloom.captures.bytesource import ByteSource
+from wireloom.captures.container import LINK_TYPES, MAX_DAMAGE, Kernel, damage_of, unknown_link
+from wireloom.captures.events import Damage
+from wireloom.captures.window import Window
+from wireloom.columnar.kernel.records import (
+    MAX_RECORD,
+    RECORDS_BAD,
+    RECORDS_END,
+    RECORDS_FOUND,
+    RECORDS_MORE,
+)
+from wireloom.errors import EncodeError
+
+__all__ = ["PcapReader", "PcapWriter", "is_pcap"]
+
+_HEADER = 24
+_MAGICS = {
+    b"\xa1\xb2\xc3\xd4": (True, 1_000_000),
+    b"\xd4\xc3\xb2\xa1": (False, 1_000_000),
+    b"\xa1\xb2\x3c\x4d": (True, 1_000_000_000),
+    b"\x4d\x3c\xb2\xa1": (False, 1_000_000_000),
+}
+"""First bytes of a file → whether it is big-endian, and ticks in a second."""
+
+
+def is_pcap(head: bytes | memoryview) -> bool:
+    """Whether a file with these first bytes is a pcap capture."""
+    return bytes(head[:4]) in _MAGICS
+
+
+class PcapReader:
+    """The packets of a pcap capture."""
+
+    def __init__(self, source: ByteSource, window: Window, kernel: Kernel) -> None:
+        self._name = source.name
+        self._kernel: Any = kernel
+        self.window = window
+        self.is_done = False
+        self._pos = 0
+        self._is_started = False
+        self._is_big = False
+        self._ticks = 1_000_000
+        self._link = 1
+        self._is_strict = True
+        # A bad region, as offsets in the file: where it starts, and how far it was searched.
+        self._bad: int | None = None
+        self._searched = 0
+        self._inside = 0
+        """End of the record at `_bad`, while it is not known which of the two is damaged."""
+        self._whole = 0
+        """Its end if it was captured whole, and its header says otherwise by mistake."""
+        self._why = ("record", "no record follows")
+
+    def read(self, rows: Any) -> list[Damage]:
+        """Fill `rows` with the next packets; give the damage found on the way.
+
+        Raises:
+            SourceError: the file cannot be read.
+        """
+        found: list[Damage] = []
+        rows.clear()
+        while not self.is_done and rows.count == 0 and len(found) < 64:
+            if not self._is_started:
+                found += self._start()
+            elif self._bad is not None:
+                found += self._search(rows)
+            else:
+                found += self._records(rows)
+        return found
+
+    def _more(self, pos: int) -> None:
+        self.window.advance(pos)
+        self._pos -= pos
+
+    def _start(self) -> Iterable[Damage]:
+        """Read the file's header at the current place, and look at the first record."""
+        window = self.window
+        while len(window.data) - self._pos < _HEADER + 16 and not window.is_end:
+            self._more(self._pos)
+        head = bytes(window.data[self._pos : self._pos + _HEADER + 16])
+        if len(head) < _HEADER:
+            self.is_done = True
+            yield from damage_of(
+                self._name, window, self._pos, len(window.data), "truncated", "cut in its header"
+            )
+            return
+        self._is_big, self._ticks = _MAGICS[head[:4]]
+        order = ">" if self._is_big else "<"
+        (network,) = struct.unpack_from(order + "I", head, 20)
+        self._link = network & 0xFFFF
+        self._is_started = True
+        self._pos += _HEADER
+        self._is_strict = len(head) < _HEADER + 16 or self._is_record(self._pos)
+        if self._link not in LINK_TYPES:
+            yield unknown_link(self._name, window.base + self._pos - 4, self._link)
+
+    def _record(self, pos: int) -> tuple[int, int, int, int]:
+        order = ">4I" if self._is_big else "<4I"
+        seconds, ticks, captured, length = struct.unpack_from(order, self.window.data, pos)
+        return seconds, ticks, captured, length
+
+    def _is_record(self, pos: int) -> bool:
+        """Whether the header at `pos` has no impossible value; as `is_record` of the kernel."""
+        _, ticks, captured, length = self._record(pos)
+        return captured <= MAX_RECORD and captured <= length < 1 << 24 and ticks < 10**9
+
+    def _records(self, rows: Any) -> Iterable[Damage]:
+        window = self.window
+        self._pos = self._kernel.pcap_records(
+            rows,
+            window.data,
+            self._pos,
+            window.is_end,
+            self._is_big,
+            self._ticks,
+            self._link,
+            self._is_strict,
+        )
+        stop = rows.stop
+        if stop == RECORDS_END:
+            self.is_done = True
+        elif stop == RECORDS_MORE and rows.count == 0:
+            self._more(self._pos)
+        elif stop == RECORDS_BAD and rows.count == 0:
+            return self._suspect(rows)
+        # With packets in hand the rest waits: they lie in this window.
+        return ()
+
+    def _suspect(self, rows: Any) -> Iterable[Damage]:
+        """No record stands at the current place, or none behind the one that does."""
+        data, pos = self.window.data, self._pos
+        if self._is_file(pos):
+            self._is_started = False
+            return ()
+        left = len(data) - pos
+        following = pos
+        if left >= 16:
+            captured = self._record(pos)[2]
+            if captured <= MAX_RECORD and (self._is_record(pos) or not self._is_strict):
+                following = pos + 16 + captured
+        if following > pos and self._is_file(following):
+            self._accept(rows, following)
+            return ()
+        self._bad = self.window.base + pos
+        self._searched = self._bad + (16 if following > pos else 1)
+        self._inside = self.window.base + following if following <= len(data) else 0
+        self._whole = 0
+        if self._inside:
+            captured, length = self._record(pos)[2:]
+            if captured < length < 1 << 24:
+                self._whole = self._bad + 16 + length
+        if following > len(data):
+            self._why = ("truncated", "the file ends inside a record")
+        elif left < 16:
+            self._why = ("truncated", "the file ends inside a record's header")
+        else:
+            self._why = ("record", "not a record's header")
+        return ()
+
+    def _is_file(self, pos: int) -> bool:
+        """Whether the header of another file stands at `pos`."""
+        if not is_pcap(self.window.data[pos : pos + 4]):
+            return False
+        order = ">" if self.window.data[pos] == 0xA1 else "<"
+        return bytes(self.window.data[pos + 4 : pos + 8]) == struct.pack(order + "HH", 2, 4)
+
+    def _accept(self, rows: Any, stop: int) -> None:
+        """Take the record at the current place, which ends at `stop`, without a look behind it."""
+        self._kernel.pcap_records(
+            rows,
+            self.window.data[:stop],
+            self._pos,
+            True,
+            self._is_big,
+            self._ticks,
+            self._link,
+            self._is_strict,
+        )
+        self._pos = stop
+
+    def _search(self, rows: Any) -> Iterable[Damage]:
+        """Look for the next good record; one step, which may need more bytes."""
+        assert self._bad is not None
+        window, base = self.window, self.window.base
+        start, end = self._bad - base, len(window.data)
+        if self._whole:
+            whole = self._whole - base
+            if window.is_end and whole == end:
+                self.is_done = True
+                return self._found(whole)
+            if self._find(rows, whole, whole + 1, whole) == whole and rows.stop != RECORDS_END:
+                if rows.stop == RECORDS_FOUND:
+                    return self._found(whole)
+                return self._wait(start, start)
+            self._whole = 0
+        inside = max(0, self._inside - base)
+        at = self._find(rows, self._searched - base, inside or end, inside)
+        self._searched = base + at
+        if rows.stop == RECORDS_FOUND:
+            return self._found(at)
+        if inside and at >= inside:
+            # Nothing inside contradicts the record, so it is good, and what follows is not.
+            self._pos = start
+            self._accept(rows, inside)
+            self._bad = base + inside
+            self._searched = self._bad + 1
+            self._inside = 0
+            return ()
+        if rows.stop == RECORDS_END:
+            self.is_done = True
+            return self._found(end)
+        return self._wait(start, at)
+
+    def _find(self, rows: Any, pos: int, until: int, beyond: int) -> int:
+        """Where a chain of records starts; `rows.stop` says whether one was found."""
+        window = self.window
+        at: int = self._kernel.find_record(
+            rows, window.data, pos, until, beyond, window.is_end, self._is_big
+        )
+        return at
+
+    def _found(self, at: int) -> Iterable[Damage]:
+        """The bad region ends here."""
+        assert self._bad is not None
+        start, self._bad, self._pos = self._bad - self.window.base, None, at
+        return damage_of(self._name, self.window, start, at, *self._why)
+
+    def _wait(self, start: int, at: int) -> Iterable[Damage]:
+        """More bytes are needed; give out what can no longer become part of a record."""
+        found: list[Damage] = []
+        while not self._inside and at - start > MAX_DAMAGE:
+            found += damage_of(self._name, self.window, start, start + MAX_DAMAGE, *self._why)
+            start += MAX_DAMAGE
+        self._bad = self.window.base + start
+        self._pos = start
+        self._more(start)
+        return found
+
+
+class PcapWriter:
+    """Writes a pcap capture."""
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        link_type: int = 1,
+        *,
+        is_nano: bool = True,
+        is_big: bool = False,
+        snap_length: int = MAX_RECORD,
+    ) -> None:
+        self._file = file
+        order = ">" if is_big else "<"
+        self._struct = struct.Struct(order + "4I")
+        self._scale = 1 if is_nano else 1000
+        self._snap = snap_length
+        magic = 0xA1B23C4D if is_nano else 0xA1B2C3D4
+        header = struct.pack(order + "IHHiIII", magic, 2, 4, 0, 0, snap_length, link_type)
+        file.write(header)
+
+    def write(self, ts_ns: int, packet: bytes, length: int | None = None) -> None:
+        """Append a packet; `length` is that on the wire, if only a part of it is given.
+
+        Raises:
+            EncodeError: the time does not fit: it is before 1970 or after 2105.
+        """
+        seconds, ns = divmod(ts_ns, 1_000_000_000)
+        length = len(packet) if length is None else length
+        packet = packet[: self._snap]
+        try:
+            head = self._struct.pack(seconds, ns // self._scale, len(packet), length)
+        except struct.error as error:
+            raise EncodeError(f"{ts_ns} ns or {length} bytes do not fit a pcap record") from error
+        self._file.write(head + packet)

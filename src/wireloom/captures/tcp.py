@@ -1,0 +1,362 @@
+"""Packets → streams: drives the kernel's reassembly, and keeps its memory within limits.
+
+The policy, which the kernel carries out packet by packet (so that it does not depend on how the
+capture is cut into chunks):
+
+* **Streams.** One a direction. A SYN starts one at the byte behind it; without a SYN it starts with
+  the first payload. Another SYN, or three segments in a row far away from what is expected, end it
+  and start the next one between the same ports (``#2``). FIN and RST close it; what comes after
+  that between the same ports is a new stream. VLAN and interface make no difference: the same
+  segment captured twice is one segment and a duplicate.
+* **Order.** The first capture of a byte wins. Segments behind a hole are held until it is filled.
+  It is given up, and becomes a `Gap`, when `ReassemblyLimits` are reached or the stream ends; data
+  that comes for it later is `Dropped` as ``late``. Nothing is ever filled in.
+* **Cut packets.** What the capture program did not keep of a packet is a gap at once.
+* **One way.** Acknowledgements are not looked at, so one direction is enough, at the same cost.
+* **Damage.** A segment that is not the next one and whose checksum is wrong, in a stream whose
+  checksums are right, is dropped as ``checksum``: its sequence number cannot be believed.
+* **Memory.** Held bytes are limited for each flow and in total, and so is the number of flows: when
+  there are too many, the half that was silent longest is ended (``evicted``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv6Address
+from typing import Any
+
+from wireloom.captures.container import Kernel
+from wireloom.captures.events import (
+    Counts,
+    Damage,
+    Dropped,
+    Event,
+    Gap,
+    Stream,
+    StreamData,
+    StreamEnd,
+)
+from wireloom.captures.fragments import Fragments
+from wireloom.columnar.kernel import packets as codes
+from wireloom.columnar.kernel import pieces as kinds
+from wireloom.columnar.kernel import tcp as reasons
+
+__all__ = ["PacketCounts", "Reassembler", "ReassemblyLimits"]
+
+_RAW_IP = 101
+_DROPS = {
+    reasons.DROP_STRAY: "stray",
+    reasons.DROP_CHECKSUM: "checksum",
+    reasons.DROP_BEFORE: "before_start",
+    reasons.DROP_LATE: "late",
+}
+_ENDS = {
+    reasons.END_FIN: "fin",
+    reasons.END_RESET: "reset",
+    reasons.END_SYN: "reused",
+    reasons.END_RESTART: "restarted",
+    reasons.END_EVICTED: "evicted",
+    reasons.END_CAPTURE: "end",
+}
+_FAULTS = {
+    codes.PACKET_BAD_LINK: ("link", "the link header cannot be read"),
+    codes.PACKET_BAD_IP: ("ip", "the IP header cannot be read"),
+    codes.PACKET_BAD_TCP: ("tcp", "the TCP header cannot be read"),
+    codes.PACKET_BAD_UDP: ("udp", "the UDP header cannot be read"),
+    codes.PACKET_CUT: ("cut", "too little was captured to read the headers"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReassemblyLimits:
+    """How much reassembly may hold, and for how long."""
+
+    max_flow_packets: int = 2048
+    """Segments held behind the holes of one stream: about one large TCP window."""
+    max_flow_bytes: int = 4 << 20
+    """Bytes held for one stream, with 64 more for each segment."""
+    max_bytes: int = 64 << 20
+    """Bytes held in total; above that the oldest holes are given up until half is left."""
+    max_wait_ns: int = 60_000_000_000
+    """Capture time for which a hole may stop a stream: longer than retransmissions take."""
+    max_ahead: int = 1 << 30
+    """Bytes from the expected to a later sequence number that is still believed: the largest
+    window TCP knows."""
+    max_behind: int = 64 << 20
+    """Bytes back to an earlier one that counts as a retransmission."""
+    max_flows: int = 1 << 18
+    """Flows known at a time, at some 300 bytes each."""
+    max_fragment_bytes: int = 4 << 20
+    """IP fragments that wait for others, with 256 bytes more for each."""
+    max_fragment_packets: int = 1024
+    """Packets that wait for fragments."""
+    max_fragment_wait_ns: int = 30_000_000_000
+    """After this time the same identification is another packet (RFC 791: 15 s, hosts: 30 s)."""
+
+
+@dataclass(slots=True)
+class PacketCounts:
+    """What the packets of the captures were."""
+
+    packets: int = 0
+    """All; the sum of the rest."""
+    tcp: int = 0
+    udp: int = 0
+    other: int = 0
+    """IP packets of other protocols."""
+    not_ip: int = 0
+    fragments: int = 0
+    """IP fragments; the packets they make are not counted again."""
+    damaged: int = 0
+    """Packets whose headers cannot be read; each is a `Damage`."""
+
+
+class Reassembler:
+    """Turns batches of packets into events; one for all files of a capture."""
+
+    def __init__(self, kernel: Kernel, limits: ReassemblyLimits, batch: int) -> None:
+        self._kernel: Any = kernel
+        self._limits = limits
+        self.counts = PacketCounts()
+        self.evicted = 0
+        """Streams ended because there were too many flows."""
+        capacity = batch + 4 * limits.max_flow_packets + 64
+        self._pieces: Any = self._kernel.Pieces(capacity, 1024)
+        self._streams: Any = self._kernel.Streams(
+            self._pieces,
+            limits.max_flow_packets,
+            limits.max_flow_bytes,
+            limits.max_bytes,
+            limits.max_wait_ns,
+            limits.max_ahead,
+            limits.max_behind,
+        )
+        self._flows: Any = self._kernel.Flows(limits.max_flows)
+        self._one: Any = self._kernel.Packets(1)
+        self._fragments = Fragments(
+            limits.max_fragment_bytes, limits.max_fragment_packets, limits.max_fragment_wait_ns
+        )
+        self._open: dict[int, Stream] = {}
+        self._source = ""
+
+    @property
+    def held_bytes(self) -> int:
+        """What is held behind holes now."""
+        cost: int = self._streams.held.cost
+        return cost
+
+    @property
+    def flows(self) -> int:
+        """Flows known now."""
+        count: int = self._flows.count
+        return count
+
+    def feed(self, rows: Any, data: memoryview, base: int, source: str) -> Iterator[Event]:
+        """The events of a batch of packets that lie in `data`, which is at `base` in the file."""
+        self._source = source
+        done, count = 0, rows.count
+        while done < count:
+            scanned = self._kernel.scan_packets(rows, self._flows, data, done, count)
+            why = rows.stop
+            yield from self._run(rows, data, done, scanned)
+            done = scanned
+            if done == count:
+                break
+            if why == codes.SCAN_FLOWS:
+                if not self._flows.grow():
+                    yield from self._gather(data)
+                    yield from self._evict()
+            elif why == codes.SCAN_FRAGMENT:
+                yield from self._fragment(rows, data, done, base)
+                done += 1
+        yield from self._odd(rows, data, base)
+        yield from self._gather(data)
+        self._count(rows)
+
+    def finish(self) -> Iterator[Event]:
+        """The captures are over: the rest of every stream, and its end."""
+        nothing = memoryview(b"")
+        for flow in range(self._flows.count):
+            if self._streams.is_full:
+                yield from self._gather(nothing)
+            if flow < self._streams.flows.capacity:
+                self._streams.finish(flow, reasons.END_CAPTURE)
+        yield from self._gather(nothing)
+        self._fragments.close()
+        yield from self._lost_fragments()
+
+    def _run(self, rows: Any, data: memoryview, first: int, last: int) -> Iterator[Event]:
+        while first < last:
+            first = self._streams.run(rows, data, first, last)
+            why = self._streams.stop
+            if why == reasons.TCP_ROOM:
+                yield from self._gather(data)
+                self._streams.make_room(self._flows.count, rows.payload[first])
+            elif why == reasons.TCP_PRESSURE:
+                yield from self._relieve(data)
+
+    def _relieve(self, data: memoryview) -> Iterator[Event]:
+        """Give up the oldest holes until half of the allowed bytes is left."""
+        for flow in self._streams.flows.holders():
+            if self._streams.held.cost <= self._limits.max_bytes // 2:
+                break
+            if self._streams.is_full:
+                yield from self._gather(data)
+            self._streams.give_up(flow)
+
+    def _evict(self) -> Iterator[Event]:
+        """End the half of the flows that was silent longest; number the others anew."""
+        nothing = memoryview(b"")
+        order = self._streams.flows.by_silence(min(self._flows.count, self._limits.max_flows))
+        half = len(order) // 2
+        for flow in order[: len(order) - half]:
+            if self._streams.is_full:
+                yield from self._gather(nothing)
+            self._streams.finish(flow, reasons.END_EVICTED)
+        yield from self._gather(nothing)
+        kept = sorted(order[len(order) - half :])
+        flows = self._kernel.Flows(self._limits.max_flows)
+        for flow in kept:
+            flows.add(self._flows.key_of(flow))
+        self._flows = flows
+        self._streams.keep(kept)
+
+    def _fragment(self, rows: Any, data: memoryview, index: int, base: int) -> Iterator[Event]:
+        """A packet that is a fragment; the last one stands for the whole."""
+        start, stop = rows.net_at[index], rows.payload_at[index]
+        end = min(stop, rows.at[index] + rows.captured[index])
+        whole = self._fragments.add(
+            bytes(data[start:end]),
+            rows.host_at[index] - start,
+            rows.ts[index],
+            base + rows.at[index],
+        )
+        yield from self._lost_fragments()
+        if whole is None:
+            return
+        # The store may move only while nothing points into it; twice: it may have to be held.
+        yield from self._gather(data)
+        self._streams.make_room(self._flows.count + 1, 2 * len(whole))
+        held = self._streams.held
+        one = self._one
+        one.clear()
+        one.put(held.stash(whole), len(whole), _RAW_IP)
+        while self._kernel.scan_packets(one, self._flows, held.store, 0, 1) == 0:
+            if one.stop != codes.SCAN_FLOWS:
+                break  # a fragment made of fragments
+            if not self._flows.grow():
+                yield from self._evict()
+        if one.status[0] in (codes.PACKET_TCP, codes.PACKET_UDP):
+            rows.take(index, one)
+            yield from self._run(rows, data, index, index + 1)
+            yield from self._gather(data)
+        elif one.status[0] != codes.PACKET_OTHER:
+            code, reason = _FAULTS.get(one.status[0], _FAULTS[codes.PACKET_BAD_IP])
+            at = base + rows.at[index]
+            yield Damage(
+                self._source, at, len(whole), "fragment", code, reason, whole, rows.ts[index]
+            )
+
+    def _lost_fragments(self) -> Iterator[Event]:
+        for lost in self._fragments.lost:
+            size = len(lost.data)
+            yield Damage(
+                self._source,
+                lost.offset,
+                size,
+                "fragment",
+                "fragment",
+                lost.reason,
+                lost.data,
+                lost.ts_ns,
+            )
+        self._fragments.lost.clear()
+
+    def _odd(self, rows: Any, data: memoryview, base: int) -> Iterator[Event]:
+        for number in range(rows.odd_count):
+            index = rows.odd[number]
+            code, reason = _FAULTS[rows.status[index]]
+            at, size = rows.at[index], rows.captured[index]
+            packet = bytes(data[at : at + size])
+            yield Damage(
+                self._source, base + at, size, "packet", code, reason, packet, rows.ts[index]
+            )
+
+    def _count(self, rows: Any) -> None:
+        tally, counts = rows.tally, self.counts
+        counts.packets += rows.count
+        counts.tcp += tally[codes.PACKET_TCP]
+        counts.udp += tally[codes.PACKET_UDP]
+        counts.other += tally[codes.PACKET_OTHER]
+        counts.not_ip += tally[codes.PACKET_NOT_IP]
+        counts.fragments += tally[codes.PACKET_FRAGMENT]
+        counts.damaged += rows.odd_count
+
+    def _gather(self, data: memoryview) -> Iterator[Event]:
+        """The events noted so far, those of one flow together."""
+        pieces = self._pieces
+        if pieces.count == 0:
+            return
+        pieces.gather(data, self._streams.held.store)
+        out = memoryview(pieces.out)
+        offsets, times = memoryview(pieces.mark_offset), memoryview(pieces.mark_ts)
+        columns = (
+            pieces.run_kind,
+            pieces.run_stream,
+            pieces.run_offset,
+            pieces.run_length,
+            pieces.run_at,
+            pieces.run_mark,
+            pieces.run_mark[1:],
+        )
+        streams = self._open
+        # As lists: an element of a kernel's array costs more than a whole row of these.
+        rows = zip(*(memoryview(c)[: pieces.run_count].tolist() for c in columns), strict=True)
+        for run, (kind, number, offset, length, at, mark, next_mark) in enumerate(rows):
+            if kind == kinds.PIECE_DATA:
+                yield StreamData(
+                    streams[number],
+                    offset,
+                    out[at : at + length],
+                    offsets[mark:next_mark],
+                    times[mark:next_mark],
+                )
+            elif kind == kinds.PIECE_START:
+                streams[number] = self._start(number, pieces.run_flow[run], offset)
+            elif kind == kinds.PIECE_GAP:
+                before, after = pieces.run_ts[run], pieces.run_other[run]
+                yield Gap(streams[number], offset, length, before, after)
+            elif kind == kinds.PIECE_DROP:
+                code = _DROPS[pieces.run_other[run]]
+                dropped = bytes(out[at : at + length])
+                yield Dropped(streams[number], offset, pieces.run_ts[run], code, dropped)
+            else:
+                first = length * kinds.COUNTS
+                counts = Counts(*pieces.counts[first : first + kinds.COUNTS])
+                reason = _ENDS[pieces.run_other[run]]
+                self.evicted += reason == "evicted"
+                yield StreamEnd(streams.pop(number), offset, reason, counts)
+        pieces.end_count = 0
+
+    def _start(self, number: int, flow: int, turn: int) -> Stream:
+        key = self._flows.key_of(flow)
+        width = (len(key) - 8) // 2
+        protocol = "tcp" if key[-1] == 6 else "udp"
+        src, dst = _address(key[:width]), _address(key[width : 2 * width])
+        src_port, dst_port = key[-8] << 8 | key[-7], key[-6] << 8 | key[-5]
+        age = self._streams.flows.age_of(flow)
+        # After an eviction nothing tells which flows were seen before it.
+        late = f"e{age}" if age else ""
+        name = f"{protocol} {_show(src)}:{src_port} > {_show(dst)}:{dst_port} #{turn}{late}"
+        return Stream(number, name, protocol, self._source, src, src_port, dst, dst_port, turn)
+
+
+def _address(data: bytes) -> str:
+    if len(data) == 4:
+        return f"{data[0]}.{data[1]}.{data[2]}.{data[3]}"
+    return str(IPv6Address(data))
+
+
+def _show(address: str) -> str:
+    return f"[{address}]" if ":" in address else address

@@ -1,0 +1,50 @@
+"""The part of a capture that is in memory: a chunk, and what is left of the one before."""
+
+from __future__ import annotations
+
+from wireloom.captures.bytesource import ByteSource
+
+__all__ = ["CHUNK", "Window"]
+
+CHUNK = 4 << 20
+"""Bytes read at a time: enough to spread the cost per chunk, few enough to stay in cache."""
+_SLACK = 1 << 19
+"""Room in front of a chunk for what is left of the one before: more than one packet record."""
+
+
+class Window:
+    """A sliding view of a source's bytes."""
+
+    def __init__(self, source: ByteSource, chunk: int = CHUNK) -> None:
+        self._source = source
+        self._chunk = chunk
+        self._buffer = memoryview(bytearray(chunk + _SLACK))
+        self._used = 0
+        self.base = 0
+        """Offset in the source of the first byte of `data`."""
+        self.is_end = False
+        """Whether nothing comes after `data`."""
+
+    @property
+    def data(self) -> memoryview:
+        """The bytes in memory; valid until `advance`."""
+        return self._buffer[: self._used]
+
+    def advance(self, pos: int) -> None:
+        """Let go of the bytes before `pos`, and read the next chunk.
+
+        Raises:
+            SourceError: reading fails.
+        """
+        left = self._used - pos
+        if left + self._chunk > len(self._buffer):
+            # Twice the size each time, so that one long record costs linear time.
+            wider = memoryview(bytearray(2 * left + self._chunk + _SLACK))
+            wider[:left] = self._buffer[pos : self._used]
+            self._buffer = wider
+        elif pos:
+            self._buffer[:left] = self._buffer[pos : self._used]
+        self.base += pos
+        count = self._source.read_into(self._buffer[left : left + self._chunk])
+        self._used = left + count
+        self.is_end = count < self._chunk

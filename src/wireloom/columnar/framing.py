@@ -1,0 +1,299 @@
+"""Bytes → frames at compiled speed: drives the kernel's scanners over a stream.
+
+The records are those of the object path (`wireloom.scan`), for every input and chunking. Frames are
+given as arrays of offsets and lengths, ready for the kernels that read them; what is no frame, and
+NAIS text, is rare and becomes `Problem` and `Text` objects. Why bytes are no frame is asked of the
+object path's own rules, so that the reasons are the same by construction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from mmap import mmap
+from typing import Any
+
+from wireloom.columnar.frametables import header_rules
+from wireloom.columnar.kernel import lines, load, scan
+from wireloom.errors import DecodeError, FrameTooLargeError, OptionError, TruncatedError
+from wireloom.formats import get
+from wireloom.formats.nais.rules import LineRules, Refusal
+from wireloom.formats.nais.stream import _REASONS, StreamDecoder
+from wireloom.framing import SUSPECT_STEPS, Frame, Framer, Problem, Record, Text
+from wireloom.wire import DEFAULT_LIMITS, Limits
+
+__all__ = ["BATCH_FRAMES", "MAX_FRAME", "FrameBatch", "FrameScanner", "scan_frames"]
+
+BATCH_FRAMES = 1 << 16
+"""Frames in a batch: enough for the cost of a batch not to matter, 0.8 MB of arrays."""
+
+MAX_FRAME = (1 << 31) - 1
+"""No frame can be longer here, whatever the limits say: lengths are 32-bit columns."""
+
+_BATCH_MARKS = 1 << 10
+_MAX_HEADER = 64
+"""Bytes that are enough to see why no header stands somewhere: the longest header has 36."""
+_LEAST_STEP = 1 << 16
+"""Bytes to wait for before what is held back is joined and looked at again."""
+
+Source = bytes | bytearray | memoryview | mmap
+"""A piece of a stream. It must not change while batches made of it are in use."""
+
+_LINE_REASONS = {
+    lines.BAD_END: ("bad_end", "sync_end"),
+    lines.CUT_LINE: ("truncated", ""),
+}
+
+
+class FrameBatch:
+    """Frames that follow each other in a stream, and what lies between them."""
+
+    __slots__ = ("base", "count", "data", "format", "lengths", "offsets", "others", "reaches")
+
+    format: str
+    data: memoryview
+    """The bytes that the frames lie in."""
+    base: int
+    """Where `data` starts in the stream."""
+    count: int
+    offsets: memoryview
+    """Where each frame starts in `data`: 64-bit numbers."""
+    lengths: memoryview
+    """Bytes of each frame: 32-bit numbers."""
+    others: list[Problem | Text]
+    """What is no frame, in stream order."""
+    reaches: list[int]
+    """For each of `others`, the stream offset up to which the scanner's decisions depend on it."""
+
+    def __init__(
+        self, format: str, data: memoryview, base: int, offsets: memoryview, lengths: memoryview
+    ) -> None:
+        self.format = format
+        self.data = data
+        self.base = base
+        self.count = len(offsets)
+        self.offsets = offsets
+        self.lengths = lengths
+        self.others = []
+        self.reaches = []
+
+    def part(self, first: int, last: int) -> FrameBatch:
+        """Only the frames from `first` up to `last`, and nothing else."""
+        offsets, lengths = self.offsets[first:last], self.lengths[first:last]
+        return FrameBatch(self.format, self.data, self.base, offsets, lengths)
+
+    def frame(self, index: int) -> bytes:
+        """The bytes of one frame."""
+        start = self.offsets[index]
+        return bytes(self.data[start : start + self.lengths[index]])
+
+    def records(self) -> Iterator[Record]:
+        """Everything in stream order, as the object path gives it."""
+        others = iter(self.others)
+        other = next(others, None)
+        for index in range(self.count):
+            offset = self.base + self.offsets[index]
+            while other is not None and other.offset < offset:
+                yield other
+                other = next(others, None)
+            yield Frame(self.format, offset, self.frame(index))
+        if other is not None:
+            yield other
+            yield from others
+
+
+class FrameScanner:
+    """The compiled twin of a format's framer, for one stream.
+
+    `feed` and `close` give batches while they are iterated; each must be iterated to its end before
+    the next call. Batches may come later than the object path's records would, never other ones.
+    """
+
+    def __init__(
+        self,
+        format: str,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        strict: bool = False,
+        offset: int = 0,
+        batch: int = BATCH_FRAMES,
+        kernel: Any = None,
+        **options: Any,
+    ) -> None:
+        """A scanner for one stream whose first byte has that offset.
+
+        Args:
+            format: what the stream holds.
+            limits: as for the object path.
+            strict: as for the object path.
+            offset: stream offset of the first byte.
+            batch: most frames in a batch.
+            kernel: which kernel to use; None: the compiled one if there is one.
+            options: the format's own.
+
+        Raises:
+            UnknownProtocolError: no such format.
+            OptionError: an option has a bad value.
+        """
+        if limits.max_frame > MAX_FRAME:
+            raise OptionError(f"max_frame must be at most {MAX_FRAME} here")
+        self.format = format
+        self._framer = get(format).framer(limits=limits, strict=strict, **options)
+        self._kernel = load() if kernel is None else kernel
+        self._scan = _new_scan(self._kernel, format, self._framer, limits)
+        self._base = offset
+        self._parts: list[memoryview] = []
+        self._held = 0
+        self._least = 0
+        self._batch = batch
+
+    def feed(self, data: Source) -> Iterator[FrameBatch]:
+        """Take the next bytes; give the batches they complete."""
+        piece = memoryview(data).cast("B")
+        self._parts.append(piece)
+        self._held += len(piece)
+        # What is held back is joined with what comes. Waiting for some more before that makes the
+        # cost linear, however small the pieces are.
+        if self._held >= max(self._scan.need, self._least):
+            yield from self._run(False)
+
+    def close(self) -> Iterator[FrameBatch]:
+        """The stream has ended; give what is left."""
+        yield from self._run(True)
+
+    def scan_range(self, data: memoryview, start: int, limit: int) -> Iterator[FrameBatch]:
+        """Scan a part of a stream that is there as a whole, instead of feeding it.
+
+        It begins at `start` as if nothing came before, and ends at the first place at or behind
+        `limit` where nothing before it matters to what follows: `position`.
+        """
+        self._scan.start(start)
+        self._scan.limit = limit
+        yield from self._batches(data, True)
+
+    def find_chain(self, data: memoryview, start: int, stop: int, frames: int) -> int:
+        """The first place in ``[start, stop)`` where that many frames stand in a row; else -1.
+
+        Fewer are enough where the data ends behind them.
+        """
+        at = start
+        while at < stop:
+            at = int(self._scan.find_from(data, at, stop))
+            if at < stop and self._scan.stands_at(data, at, frames):
+                return at
+            at += 1
+        return -1
+
+    @property
+    def position(self) -> int:
+        """Where `scan_range` has ended."""
+        found: int = self._scan.pos
+        return found
+
+    def _batches(self, data: memoryview, is_last: bool) -> Iterator[FrameBatch]:
+        state = scan.RUN_FULL
+        while state == scan.RUN_FULL:
+            out = self._kernel.Frames(self._batch, _BATCH_MARKS)
+            state = self._scan.run(out, data, is_last)
+            if out.count or out.mark_count:
+                yield self._finish(data, out)
+
+    def _run(self, is_last: bool) -> Iterator[FrameBatch]:
+        parts = self._parts
+        data = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
+        yield from self._batches(data, is_last)
+        done = self._scan.pos
+        rest = memoryview(bytes(data[done:]))
+        self._scan.drop(done)
+        self._base += done
+        self._parts = [rest]
+        self._held = len(rest)
+        self._least = len(rest) + min(len(rest) // 4, _LEAST_STEP)
+
+    def _finish(self, data: memoryview, out: Any) -> FrameBatch:
+        offsets, lengths = memoryview(out.offsets), memoryview(out.lengths)
+        count = out.count
+        batch = FrameBatch(self.format, data, self._base, offsets[:count], lengths[:count])
+        for index in range(out.mark_count):
+            pos, length = out.mark_offsets[index], out.mark_lengths[index]
+            kind, reach = out.mark_kinds[index], out.mark_reach[index]
+            batch.others.append(self._other(data, kind, pos, length))
+            batch.reaches.append(self._base + reach)
+        return batch
+
+    def _other(self, data: memoryview, kind: int, pos: int, length: int) -> Problem | Text:
+        raw = bytes(data[pos : pos + length])
+        offset = self._base + pos
+        if kind in (lines.TEXT, lines.TEXT_LINE):
+            return Text(self.format, offset, raw, kind == lines.TEXT_LINE)
+        error = reason_of(self._framer, data, kind, pos)
+        at = self._base + error.offset
+        return Problem(self.format, offset, raw, error.code, error.reason, error.path, at)
+
+
+def reason_of(framer: Framer, data: memoryview, kind: int, pos: int) -> DecodeError:
+    """Why no frame stands at `pos`; its offset is one in `data`."""
+    ask = _why_no_line if isinstance(framer, StreamDecoder) else _why_no_frame
+    return ask(framer, data, kind, pos)
+
+
+def _why_no_frame(framer: Any, data: memoryview, kind: int, pos: int) -> DecodeError:
+    """The reason that `wireloom.framing.Scanner` gives."""
+    if kind == scan.GOES_ON:
+        return DecodeError("no frame found yet", offset=pos, code="resync")
+    if kind == scan.OVERRUN:
+        return DecodeError("the length runs over the next frame", offset=pos, code="length")
+    rules, limit = framer._rules, framer._max_frame
+    head = bytes(data[pos : pos + _MAX_HEADER])
+    try:
+        size = rules.measure(head, 0, len(head))
+        if size > limit:
+            return FrameTooLargeError(size, limit, offset=pos)
+        if kind == scan.CUT_FRAME:
+            return TruncatedError(needed=size, available=len(data) - pos, offset=pos)
+        steps = SUSPECT_STEPS if kind == scan.BAD_CONTENT_NEAR else None
+        rules.check(bytes(data[pos : pos + size]), 0, size, steps)
+    except DecodeError as error:
+        error.shifted(pos)
+        return error
+    raise AssertionError(f"the object path accepts the frame at {pos}")
+
+
+def _why_no_line(framer: Any, data: memoryview, kind: int, pos: int) -> DecodeError:
+    """The reason that `wireloom.formats.nais.stream.StreamDecoder` gives."""
+    if kind == lines.JUNK:
+        return DecodeError("part of what looked like a frame", offset=pos, code="junk")
+    rules: LineRules = framer._rules
+    head = bytes(data[pos : pos + _MAX_HEADER])
+    size = rules.measure(head, 0, len(head))
+    if isinstance(size, Refusal):
+        size.error.shifted(pos)
+        return size.error
+    code, path = _LINE_REASONS[kind]
+    at = len(data) if kind == lines.CUT_LINE or size is None else pos + size - 1
+    return DecodeError(_REASONS[code], offset=at, path=path, code=code)
+
+
+def _new_scan(kernel: Any, format: str, framer: Any, limits: Limits) -> Any:
+    if isinstance(framer, StreamDecoder):
+        rules = framer._rules
+        most = min(framer._max_text, MAX_FRAME)
+        return kernel.LineScan(
+            rules.max_payload, rules.max_len_bytes, rules.strict_rsv, rules.max_frame, most
+        )
+    return kernel.Scan(header_rules(kernel, format, framer._rules, limits.max_frame))
+
+
+def scan_frames(
+    format: str, data: Source | Iterable[Source], *, offset: int = 0, **settings: Any
+) -> Iterator[FrameBatch]:
+    """All batches of a stream that is given in one piece, such as a mapped file, or in chunks.
+
+    Raises:
+        UnknownProtocolError: no such format.
+        OptionError: an option has a bad value.
+    """
+    scanner = FrameScanner(format, offset=offset, **settings)
+    chunks = (data,) if isinstance(data, (bytes, bytearray, memoryview, mmap)) else data
+    for chunk in chunks:
+        yield from scanner.feed(chunk)
+    yield from scanner.close()

@@ -1,0 +1,308 @@
+"""Frames → the packet tables of blaze, nais and nrep, at compiled speed.
+
+The word kernel fills the columns. A frame that it refuses is given to the object path, which says
+why, or has the row after all: what is in a table never depends on the kernel alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import pyarrow as pa
+
+from wireloom.columnar.assembly import Assembly, Filled, Keys
+from wireloom.columnar.framing import FrameBatch
+from wireloom.columnar.kernel import load
+from wireloom.columnar.program import Shape, build_program
+from wireloom.errors import DecodeError, OptionError
+from wireloom.format import Format
+from wireloom.formats import get
+from wireloom.formats.blaze.dialects import DOCUMENT, DOCUMENT_ENUMS, enum_of, get_dialect
+from wireloom.formats.nais.options import rules_from, types_from
+from wireloom.formats.nais.packets import PARTS, NaisPacket
+from wireloom.formats.nrep.packets import FIRST_EXTENSION, Discover, Unknown
+from wireloom.layout import Bits, Packet, Varint
+from wireloom.messages import Message
+from wireloom.tables import Table, table
+from wireloom.wire import DEFAULT_LIMITS, Limits
+
+__all__ = ["MAX_BATCH_BYTES", "PacketDecoder", "PacketRows", "Refused", "packet_row"]
+
+MAX_BATCH_BYTES = 1 << 26
+"""Bytes of frames in one record batch: bounds what its payload columns hold."""
+
+_Enums = Mapping[str, type[IntEnum] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A frame that is no legal packet."""
+
+    index: int
+    """Which frame of its batch it is."""
+    offset: int
+    """Where it starts in the stream."""
+    data: bytes
+    error: DecodeError
+    """Why; its offset counts from the frame's start."""
+
+
+@dataclass(frozen=True, slots=True)
+class PacketRows:
+    """Rows of a packet table, and the frames that have none."""
+
+    rows: pa.RecordBatch
+    refused: list[Refused]
+
+
+class PacketDecoder:
+    """Makes rows of one transport's frames; for one worker at a time."""
+
+    def __init__(
+        self,
+        format: str,
+        *,
+        columns: Iterable[str] | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        strict: bool = False,
+        kernel: Any = None,
+        **options: Any,
+    ) -> None:
+        """A decoder.
+
+        Args:
+            format: ``blaze``, ``nais`` or ``nrep``.
+            columns: those that are wanted; None: all.
+            limits: as for the object path.
+            strict: as for the object path, which is then asked about every frame.
+            kernel: which kernel to use; None: the compiled one if there is one.
+            options: the format's own.
+
+        Raises:
+            OptionError: there is no such table, column or option.
+        """
+        if format not in _SHAPES:
+            raise OptionError(f"no packet table {format!r}; there are {', '.join(_SHAPES)}")
+        self.table: Table = table(format).select(columns)
+        self._format: Format = get(format)
+        self._limits = limits
+        self._strict = strict
+        # Bodies are read by `wireloom.columnar.bodies`: a bad one leaves its packet readable.
+        self._options = {key: value for key, value in options.items() if key != "model"}
+        self._kernel = load() if kernel is None else kernel
+        shapes, enums = _SHAPES[format](self._format, limits, strict, options)
+        program = build_program(self._kernel, self.table, shapes, enums)
+        self._assembly = Assembly(self._kernel, self.table, program)
+        self._program = program
+        self._rows: Any = None
+        self._more = [name for name in self.table.names if name in _MESSAGE_COLUMNS]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the rows."""
+        return self._assembly.schema
+
+    def decode(
+        self,
+        batch: FrameBatch,
+        *,
+        source: str = "",
+        stream: str = "",
+        ts_ns: memoryview | None = None,
+    ) -> Iterator[PacketRows]:
+        """The rows of a batch of frames, in one or more record batches.
+
+        Args:
+            batch: the frames.
+            source: the capture they come from.
+            stream: the stream they come from.
+            ts_ns: capture time of each frame, 64-bit numbers; None if not known.
+        """
+        for first, last in _pieces(batch):
+            times = None if ts_ns is None else ts_ns[first:last]
+            keys = Keys(source, stream, batch.base, times)
+            yield self._decode(batch.part(first, last), first, keys)
+
+    def _decode(self, batch: FrameBatch, first: int, keys: Keys) -> PacketRows:
+        if self._rows is None or self._rows.capacity < batch.count:
+            self._rows = self._kernel.WordRows(self._program.made, batch.count)
+        self._rows.classify(batch.data, batch.offsets, batch.lengths)
+        filled = self._assembly.fill(self._rows, batch)
+        refused, accepted = self._ask(batch, first, filled)
+        more = self._more_columns(batch, filled)
+        rows = self._assembly.batch(filled, keys, batch, more)
+        if accepted:
+            rows = self._with(rows, accepted, batch, keys, filled)
+        return PacketRows(rows, refused)
+
+    def _read(self, raw: bytes) -> Any:
+        return self._format.decode(raw, limits=self._limits, strict=self._strict, **self._options)
+
+    def _ask(
+        self, batch: FrameBatch, first: int, filled: Filled
+    ) -> tuple[list[Refused], dict[int, Message]]:
+        """Ask the object path about the frames that the kernel refused, or all in strict mode."""
+        refused: list[Refused] = []
+        accepted: dict[int, Message] = {}
+        outcome = bytes(filled.outcome)
+        asked = range(batch.count) if self._strict else _places(outcome)
+        for index in asked:
+            raw = batch.frame(index)
+            try:
+                packet = self._read(raw)
+            except DecodeError as error:
+                filled.outcome[index] = 1
+                offset = batch.base + batch.offsets[index]
+                refused.append(Refused(first + index, offset, raw, error))
+            else:
+                if outcome[index]:
+                    accepted[index] = packet
+        return refused, accepted
+
+    def _more_columns(self, batch: FrameBatch, filled: Filled) -> dict[str, list[Any]]:
+        """Columns that only the object path can fill: the message in a NAIS payload."""
+        more: dict[str, list[Any]] = {name: [None] * batch.count for name in self._more}
+        if more:
+            for index in range(batch.count):
+                if not filled.outcome[index]:
+                    packet = self._read(batch.frame(index))
+                    for name, values in more.items():
+                        values[index] = _MESSAGE_COLUMNS[name](packet)
+        return more
+
+    def _with(
+        self,
+        rows: pa.RecordBatch,
+        accepted: dict[int, Message],
+        batch: FrameBatch,
+        keys: Keys,
+        filled: Filled,
+    ) -> pa.RecordBatch:
+        """The rows with those that the object path has, in the order of the frames."""
+        extra = []
+        for index, packet in accepted.items():
+            offset, length = keys.base + batch.offsets[index], batch.lengths[index]
+            values: dict[str, Any] = {"source": keys.source, "stream": keys.stream, "path": ""}
+            values |= {"frame_offset": offset, "frame_length": length}
+            if keys.ts_ns is not None:
+                ts = keys.ts_ns[index]
+                values |= {"ts_ns": ts, "ts": ts // 1000}
+            values |= packet_row(packet)
+            extra.append({name: values.get(name) for name in self.table.names})
+        kept = [index for index in range(batch.count) if not filled.outcome[index]]
+        places = {index: row for row, index in enumerate([*kept, *accepted])}
+        joined = pa.Table.from_batches([rows, pa.RecordBatch.from_pylist(extra, self.schema)])
+        taken = joined.unify_dictionaries().take([places[index] for index in sorted(places)])
+        return taken.combine_chunks().to_batches()[0]
+
+
+def _places(outcome: bytes) -> Iterator[int]:
+    """Where the ones are."""
+    index = outcome.find(1)
+    while index >= 0:
+        yield index
+        index = outcome.find(1, index + 1)
+
+
+def _pieces(batch: FrameBatch) -> Iterator[tuple[int, int]]:
+    """Ranges of frames of at most `MAX_BATCH_BYTES`, but at least one frame, each."""
+    if not batch.count:
+        return
+    span = batch.offsets[-1] + batch.lengths[-1] - batch.offsets[0]
+    if span <= MAX_BATCH_BYTES:
+        yield 0, batch.count
+        return
+    first = size = 0
+    for index, length in enumerate(batch.lengths):
+        if size + length > MAX_BATCH_BYTES and index > first:
+            yield first, index
+            first, size = index, 0
+        size += length
+    yield first, batch.count
+
+
+def packet_row(packet: Message) -> dict[str, Any]:
+    """The values of a packet's own columns, as the object path has them."""
+    if isinstance(packet, Unknown):
+        return {
+            "type_code": packet.code,
+            "type_name": packet.name,
+            "nonce": packet.nonce,
+            "trailing": packet.content,
+        }
+    assert isinstance(packet, Packet)
+    row: dict[str, Any] = {"type_code": packet.code, "type_name": packet.type_name}
+    for name, part in packet.codec.attributes.items():
+        value = getattr(packet, name)
+        if isinstance(value, IntEnum):
+            value = value.name
+        elif isinstance(part, Bits):
+            has_names = part.enum is not None and issubclass(part.enum, IntEnum)
+            value = str(int(value)) if has_names and value is not None else value
+        elif isinstance(value, bytes) and isinstance(getattr(part, "length", None), int):
+            value = value.hex()
+        elif isinstance(value, tuple):
+            value = [item.hex() for item in value]
+        row["type_code" if name == "type" else name] = value
+    if isinstance(packet, NaisPacket):
+        row |= {name: read(packet) for name, read in _MESSAGE_COLUMNS.items()}
+    return row
+
+
+_MESSAGE_COLUMNS: Mapping[str, Callable[[Any], Any]] = {
+    "message_name": lambda packet: packet.message_name,
+    "message": lambda packet: None if packet.message is None else json.dumps(packet.message),
+    "message_error": lambda packet: packet.message_error or None,
+}
+
+
+# --- forms ----------------------------------------------------------------------------------------
+
+
+def _declared(packets: Sequence[type[Packet]]) -> list[Shape]:
+    return [
+        Shape(cls, words, parts, (cls.code,), cls.name)
+        for cls in packets
+        for words, parts in cls.codec.forms.items()
+    ]
+
+
+def _blaze(
+    format: Format, limits: Limits, strict: bool, options: Any
+) -> tuple[list[Shape], _Enums]:
+    dialect = get_dialect(options.get("dialect", DOCUMENT))
+    enums = {name: enum_of(dialect, name) for name in DOCUMENT_ENUMS}
+    return _declared(format.packets()), enums
+
+
+def _nrep(format: Format, limits: Limits, strict: bool, options: Any) -> tuple[list[Shape], _Enums]:
+    shapes = _declared(format.packets())
+    if options.get("extensions"):
+        # A header, and content of which nothing is known: as a packet without fields.
+        parts = Discover.codec.forms[min(Discover.codec.forms)]
+        codes = range(FIRST_EXTENSION, 256)
+        shapes.append(Shape(Discover, 0, parts, codes, Unknown.name, type_field="type"))
+    return shapes, {}
+
+
+def _nais(format: Format, limits: Limits, strict: bool, options: Any) -> tuple[list[Shape], _Enums]:
+    most = rules_from(limits, strict, options).max_len_bytes
+    types = types_from(options)
+    parts = tuple(
+        dataclasses.replace(part, max_bytes=most) if isinstance(part, Varint) else part
+        for part in PARTS
+    )
+    names = {code: NaisPacket(type=code, types=types).type_name for code in range(256)}
+    return [Shape(NaisPacket, 0, parts, (0,), NaisPacket.name, "type", names)], {}
+
+
+_SHAPES: Mapping[str, Callable[..., tuple[list[Shape], _Enums]]] = {
+    "blaze": _blaze,
+    "nais": _nais,
+    "nrep": _nrep,
+}

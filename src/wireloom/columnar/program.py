@@ -1,0 +1,453 @@
+"""Declarations → the word kernel's program: what each form of a packet puts into which column.
+
+Nothing is known here of a single format. A form's words, conditions, lengths and legal values come
+from its parts (`wireloom.layout`). Which combinations of fields a packet refuses is found out by
+asking its class (`Packet.flaw`) about every combination of the fields that it looks at.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, IntFlag
+from itertools import product
+from typing import Any, Literal, cast
+
+from wireloom.columnar.kernel import words
+from wireloom.layout import Bits, Blob, Flat, Items, Packet, Rest, Varint, Word
+from wireloom.tables import Table
+
+__all__ = ["Output", "Program", "Shape", "build_program"]
+
+NO_FORM = 255
+_MAX_KEY_BITS = 12
+"""Bits of the fields that a packet's flaws depend on; real ones need up to eight."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One form of a packet, as the kernel is to read it."""
+
+    cls: type[Packet]
+    words: int
+    """Header length, where that tells the form."""
+    parts: tuple[Flat, ...]
+    codes: Sequence[int]
+    """Its type codes: one, unless `type_field` has them."""
+    name: str
+    type_field: str = ""
+    """The field that has the type code, where the form does not tell it."""
+    type_names: Mapping[int, str] = field(default_factory=dict)
+    """Names of the values of that field; `name` for those that are not here."""
+
+
+@dataclass(slots=True)
+class Output:
+    """A column that the kernel fills."""
+
+    index: int
+    name: str
+    kind: str
+    """``i32``, ``i64``, ``name``, or for blobs ``hex``, ``text``, ``binary``, ``items``."""
+    forms: set[int] = field(default_factory=set)
+    """Which forms have it."""
+    names: list[str] = field(default_factory=list)
+    """Of a ``name``: its texts by number."""
+    width: int = 0
+    place: int = 0
+    """Of a ``name``: bits of its values, and where its map starts."""
+    unit: int = 1
+    """Bytes of an item."""
+
+    @property
+    def is_blob(self) -> bool:
+        """Whether its values have lengths of their own."""
+        return self.kind in ("hex", "text", "binary", "items")
+
+
+class Program:
+    """A program with its columns; it learns numbers without a name, so that each worker has one."""
+
+    def __init__(self, kernel: Any, outputs: Sequence[Output], arrays: dict[str, Any]) -> None:
+        self.outputs = outputs
+        self.name_outputs = [output for output in outputs if output.kind == "name"]
+        self._maps = arrays["maps"]
+        self._lists = arrays["lists"]
+        self.made = kernel.WordProgram(
+            arrays["selector"],
+            arrays["forms"],
+            arrays["ops"],
+            arrays["firsts"],
+            self._maps,
+            self._lists,
+        )
+
+    def learn(self) -> list[Output]:
+        """Name the numbers that the kernel met for the first time; give the columns they are in."""
+        grown = []
+        for place, output in enumerate(self.name_outputs):
+            known = len(output.names)
+            size = self._lists[2 * place + 1]
+            if size > known:
+                grown.append(output)
+                values = self._maps[output.place : output.place + (1 << output.width)].tolist()
+                output.names += [str(values.index(number)) for number in range(known, size)]
+        return grown
+
+
+class _Builder:
+    def __init__(self, table: Table, enums: Mapping[str, type[IntEnum] | None]) -> None:
+        self.table = table
+        self.enums = enums
+        self.outputs: dict[str, Output] = {}
+        self.name_outputs: list[str] = []
+        self.maps: list[int] = []
+        self.ops: list[tuple[int, ...]] = []
+        self.firsts = [0]
+
+    # --- columns
+
+    def output(self, name: str, kind: str) -> Output | None:
+        """The column of that name; None if it is not asked for."""
+        if name not in self.table.names:
+            return None
+        found = self.outputs.get(name)
+        if found is None:
+            found = self.outputs[name] = Output(len(self.outputs), name, kind)
+            if kind == "name":
+                self.name_outputs.append(name)
+        found.forms.add(len(self.firsts) - 1)
+        return found
+
+    def name_map(self, output: Output, width: int, names: Mapping[int, str]) -> None:
+        """Give a column of names its map, once."""
+        if output.width:
+            assert output.width == width, output.name
+            return
+        output.width, output.place = width, len(self.maps)
+        output.names = list(dict.fromkeys(names.values()))
+        numbers = {name: number for number, name in enumerate(output.names)}
+        self.maps += [
+            numbers[names[value]] if value in names else -1 for value in range(1 << width)
+        ]
+
+    def names_of(self, bits: Bits) -> Mapping[int, str]:
+        enum: type[IntEnum] | type[IntFlag] | None = self.enums.get(bits.name, bits.enum)
+        if enum is None:
+            return {}
+        return {int(value): name for name, value in enum.__members__.items() if value <= bits.mask}
+
+    # --- operations
+
+    def put(
+        self, code: int, one: int = 0, two: int = 0, three: int = 0, four: int = -1, five: int = -1
+    ) -> None:
+        self.ops.append((code, one, two, three, four, five))
+
+    def form(self, shape: Shape) -> None:
+        """The operations of one form."""
+        code = self.output("type_code", "i32")
+        if code is not None and not shape.type_field:
+            self.put(words.OP_FILL, three=shape.codes[0], four=code.index)
+        name = self.output("type_name", "name")
+        if name is not None and not shape.type_names:
+            if shape.name not in name.names:
+                name.names.append(shape.name)
+            self.put(words.OP_FILL, three=name.names.index(shape.name), four=name.index)
+        _Form(self, shape).build()
+        self.firsts.append(len(self.ops))
+
+
+class _Form:
+    """The operations of one form, part by part."""
+
+    def __init__(self, builder: _Builder, shape: Shape) -> None:
+        self.builder = builder
+        self.shape = shape
+        self.at = 0  # bytes from the kernel's cursor
+        self.registers: dict[str, int] = {}
+        flats = shape.parts
+        # Fields that later parts refer to go to registers, whether or not they are columns.
+        self.needed = {part.length for part in flats if isinstance(part, Blob)}
+        self.needed |= {part.count for part in flats if isinstance(part, Items)}
+        self.needed |= {part.when.field for part in flats if isinstance(part, Blob) and part.when}
+        self.key, self.flaws = _flaws(shape)
+
+    def build(self) -> None:
+        self.fit()
+        for index, part in enumerate(self.shape.parts):
+            match part:
+                case Word():
+                    self.word(part)
+                case Varint():
+                    self.step()
+                    self.put(words.OP_VARINT, two=part.max_bytes, three=self.register(part.name))
+                case _:
+                    self.step()
+                    self.blob(part)
+                    self.fit(index + 1)
+        self.step()
+        if not any(isinstance(part, Rest) for part in self.shape.parts):
+            self.put(words.OP_END)
+        if self.flaws:
+            self.put(words.OP_FLAW, three=len(self.builder.maps))
+            self.builder.maps += self.flaws
+
+    def put(self, code: int, *args: int, **more: int) -> None:
+        self.builder.put(code, *args, **more)
+
+    def fit(self, index: int = 0) -> None:
+        """See that the words from there to the next part of any length are there."""
+        size = 0
+        for part in self.shape.parts[index:]:
+            if not isinstance(part, Word):
+                break
+            size += part.size
+        if size:
+            self.put(words.OP_FIT, size)
+
+    def step(self) -> None:
+        if self.at:
+            self.put(words.OP_STEP, self.at)
+        self.at = 0
+
+    def register(self, name: str) -> int:
+        found = self.registers.setdefault(name, len(self.registers))
+        assert found < words.REGISTERS
+        return found
+
+    def word(self, word: Word) -> None:
+        """Load a word, and take it apart; not if nothing asks for what is in it."""
+        start = len(self.builder.ops)
+        self.put(words.OP_LOAD, self.at, word.size, int(word.order == "little"))
+        self.at += word.size
+        for bits in word.bits:
+            self.bits(bits)
+        if len(self.builder.ops) == start + 1:
+            self.builder.ops.pop()
+
+    def bits(self, bits: Bits) -> None:
+        low, mask = bits.low, bits.mask
+        if bits.const is not None:
+            self.put(words.OP_CONST, low, mask, bits.const)
+            return
+        if bits.derived == "frame":
+            self.put(words.OP_CONTENT, low, mask, -1)
+        elif bits.derived == "content":
+            self.put(words.OP_CONTENT, low, mask, self.at)
+        if bits.name in self.needed:
+            self.put(words.OP_KEEP, low, mask, self.register(bits.name))
+        if bits.name in self.key:
+            self.put(words.OP_KEY, low, mask, self.key[bits.name])
+        if bits.name == self.shape.type_field:
+            self.number("type_code", bits)
+            if self.shape.type_names:
+                self.name("type_name", bits, self.shape.type_names)
+        elif bits.is_attribute:
+            if bits.enum is not None and not issubclass(bits.enum, IntFlag):
+                self.name(bits.name, bits, self.builder.names_of(bits))
+            else:
+                self.number(bits.name, bits)
+
+    def number(self, name: str, bits: Bits) -> None:
+        assert bits.width < 64, f"{name} needs a decimal column"
+        kind = "i32" if bits.width < 32 else "i64"
+        output = self.builder.output(name, kind)
+        if output is not None:
+            code = words.OP_INT32 if kind == "i32" else words.OP_INT64
+            self.put(code, bits.low, bits.mask, bits.least, output.index)
+        elif bits.least:
+            self.put(words.OP_LEAST, bits.low, bits.mask, bits.least)
+
+    def name(self, name: str, bits: Bits, names: Mapping[int, str]) -> None:
+        output = self.builder.output(name, "name")
+        if output is not None:
+            self.builder.name_map(output, bits.width, names)
+            number = self.builder.name_outputs.index(name)
+            self.put(words.OP_NAME, bits.low, bits.mask, bits.least, output.index, number)
+        elif bits.least:
+            self.put(words.OP_LEAST, bits.low, bits.mask, bits.least)
+
+    def blob(self, part: Flat) -> None:
+        assert isinstance(part, (Blob, Items, Rest))
+        if part.name in self.key:
+            assert isinstance(part, Rest), "only what is left tells by its size"
+            self.put(words.OP_KEY_SIZE, three=self.key[part.name])
+        output = self.builder.output(part.name, _blob_kind(part))
+        index = -1 if output is None else output.index
+        match part:
+            case Rest():
+                self.put(words.OP_REST, four=index)
+            case Items():
+                if output is not None:
+                    output.unit = part.size
+                self.put(words.OP_ITEMS, part.size, self.registers[part.count], four=index)
+            case Blob(length=length, when=when):
+                size, source = (length, 0) if isinstance(length, int) else (-1, -1)
+                if isinstance(length, str):
+                    source = self.registers[length]
+                condition = -1
+                if when is not None:
+                    condition = when.mask << 8 | self.registers[when.field]
+                self.put(words.OP_BLOB, size, source, int(part.text), index, condition)
+
+
+def _blob_kind(part: Blob | Items | Rest) -> str:
+    if isinstance(part, Items):
+        return "items"
+    if isinstance(part, Blob) and part.text:
+        return "text"
+    return "hex" if isinstance(part, Blob) and isinstance(part.length, int) else "binary"
+
+
+# --- flaws ----------------------------------------------------------------------------------------
+
+
+class _Probe:
+    """Stands in for a packet, and notes which of its attributes are looked at."""
+
+    def __init__(self, values: Mapping[str, Any], seen: set[str]) -> None:
+        self.values = values
+        self.seen = seen
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self.values:
+            raise AttributeError(name)
+        self.seen.add(name)
+        return self.values[name]
+
+
+def _choices(part: Flat) -> Iterator[tuple[str, int, Sequence[Any]]]:
+    """Name, bits and values of each attribute of a part, as far as a flaw may depend on them.
+
+    A number of many bits has no bits in the table: whether it is there may matter, its value not.
+    """
+    if isinstance(part, Word):
+        for bits in part.bits:
+            if bits.is_attribute and bits.width <= _MAX_KEY_BITS:
+                yield bits.name, bits.width, range(1 << bits.width)
+            elif bits.is_attribute:
+                yield bits.name, 0, (0, 1, bits.mask)
+    elif isinstance(part, Items):
+        yield part.name, 1, ((), (b"",))
+    elif isinstance(part, (Blob, Rest)):
+        is_text = isinstance(part, Blob) and part.text
+        yield part.name, 1, ("", "x") if is_text else (b"", b"x")
+
+
+def _flaws(shape: Shape) -> tuple[dict[str, int], list[int]]:
+    """Where each field that matters stands in the index of the flaw table, and that table.
+
+    Both are empty for a form that no values make refuse.
+    """
+    values: dict[str, Any] = {}
+    for made in dataclasses.fields(cast("Any", shape.cls)):
+        values[made.name] = None if made.default is dataclasses.MISSING else made.default
+    choices: dict[str, tuple[int, Sequence[Any]]] = {}
+    for part in shape.parts:
+        for name, width, each in _choices(part):
+            choices[name] = width, each
+            values[name] = each[0]
+    seen: set[str] = set()
+    names: list[str] = []
+    table: list[int] = []
+    while not table or sorted(seen & choices.keys()) != names:
+        names = sorted(seen & choices.keys())
+        if sum(choices[name][0] for name in names) > _MAX_KEY_BITS:
+            raise TypeError(f"{shape.name}: its flaws depend on too many bits")
+        found: dict[int, int] = {}
+        for chosen in product(*(choices[name][1] for name in names)):
+            index = low = 0
+            for name, value in zip(names, chosen, strict=True):
+                width, each = choices[name]
+                index |= each.index(value) << low if width else 0
+                low += width
+            probe = _Probe(values | dict(zip(names, chosen, strict=True)), seen)
+            is_flawed = int(shape.cls.flaw(cast("Packet", probe)) is not None)
+            if found.setdefault(index, is_flawed) != is_flawed:
+                raise TypeError(f"{shape.name}: its flaws depend on a large number")
+        table = [found[index] for index in range(len(found))]
+    if not any(table):
+        return {}, []
+    key, low = {}, 0
+    for name in names:
+        if choices[name][0]:
+            key[name] = low
+            low += choices[name][0]
+    return key, table
+
+
+# --- the program ----------------------------------------------------------------------------------
+
+
+def _selector(
+    shapes: Sequence[Shape],
+) -> tuple[list[tuple[int, ...]], Callable[[Shape], list[int]], int]:
+    """Where a form's code and length stand in a frame; a shape's indexes by them; how many."""
+    found: dict[str, tuple[int, ...]] = {}
+    at, low = 0, 0
+    lows: dict[str, int] = {}
+    for part in shapes[0].parts:
+        if not isinstance(part, Word):
+            break
+        for bits in part.bits:
+            if bits.derived in ("code", "words"):
+                place = (at, part.size, int(part.order == "little"))
+                found[bits.derived] = (*place, bits.low, bits.mask, low)
+                lows[bits.derived] = low
+                low += bits.width
+        at += part.size
+
+    def indexes(shape: Shape) -> list[int]:
+        words = shape.words << lows["words"] if "words" in lows else 0
+        if "code" not in lows:
+            return [words]
+        return [code << lows["code"] | words for code in shape.codes]
+
+    return list(found.values()), indexes, 1 << low
+
+
+def _array(values: Sequence[int], code: Literal["B", "i", "q"]) -> memoryview:
+    size = {"B": 1, "i": 4, "q": 8}[code]
+    made = memoryview(bytearray(size * max(len(values), 1))).cast(code)
+    for index, value in enumerate(values):
+        made[index] = value
+    return made
+
+
+def build_program(
+    kernel: Any,
+    table: Table,
+    shapes: Sequence[Shape],
+    enums: Mapping[str, type[IntEnum] | None] | None = None,
+) -> Program:
+    """The program that fills those columns of a packet table that packets have.
+
+    Args:
+        kernel: the compiled or the interpreted one.
+        table: the columns that are asked for.
+        shapes: every form.
+        enums: enums that replace declared ones, by field; None: the numbers have no names.
+    """
+    builder = _Builder(table, enums or {})
+    for shape in shapes:
+        builder.form(shape)
+    selector, indexes_of, count = _selector(shapes)
+    forms = bytearray([NO_FORM]) * count
+    for number, shape in enumerate(shapes):
+        for index in indexes_of(shape):
+            forms[index] = number
+    outputs = list(builder.outputs.values())
+    flat = [number for op in builder.ops for number in op]
+    chosen = [number for row in selector for number in row]
+    named = [builder.outputs[name] for name in builder.name_outputs]
+    arrays = {
+        "selector": _array(chosen, "q")[: len(chosen)],
+        "forms": memoryview(forms),
+        "ops": _array(flat, "q"),
+        "firsts": _array([words.OP_ROW * first for first in builder.firsts], "i"),
+        "maps": _array(builder.maps, "i"),
+        "lists": _array([n for each in named for n in (each.place, len(each.names))], "i"),
+    }
+    return Program(kernel, outputs, arrays)

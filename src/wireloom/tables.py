@@ -1,0 +1,504 @@
+"""Messages → rows: each table's columns, declared once.
+
+From these declarations come the Arrow schemas, the Spark schemas and the docs. Every table starts
+with the same key, which depends on the captured bytes alone: the same capture gives the same rows
+however the work is divided, so that a replay is a no-op on any sink.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntFlag
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from wireloom.errors import OptionError
+from wireloom.formats import get, names
+from wireloom.layout import Attribute, Bits, Blob, Items, attributes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "DECIMAL_SCALE",
+    "KEY",
+    "LAYERS",
+    "WIDE_TYPES",
+    "Column",
+    "Table",
+    "arrow_schema",
+    "arrow_type",
+    "docs_rows",
+    "spark_ddl",
+    "spark_struct",
+    "spark_type",
+    "table",
+    "table_names",
+    "wide_column",
+    "wide_table",
+]
+
+DECIMAL_SCALE: Final = 15
+"""Decimal places of decimal columns: hints go up to 15, and 23 digits are left before the point."""
+
+LAYERS: Final = ("capture", "stream", "frame", "packet", "message")
+"""Where in the flow a row of `errors` comes from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column."""
+
+    name: str
+    type: str
+    """See `arrow_type`."""
+    doc: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table."""
+
+    name: str
+    doc: str
+    """What one row is."""
+    columns: tuple[Column, ...]
+
+    def __getitem__(self, name: str) -> Column:
+        """The column of that name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns, in order."""
+        return tuple(column.name for column in self.columns)
+
+    def select(self, wanted: Iterable[str] | None) -> Table:
+        """The same table with the wanted columns only, in the table's order; None wants all.
+
+        Raises:
+            OptionError: a column is not there.
+        """
+        if wanted is None:
+            return self
+        chosen = set(wanted)
+        if unknown := sorted(chosen - set(self.names)):
+            known = ", ".join(self.names)
+            raise OptionError(f"{self.name} has no column {unknown[0]!r}; it has {known}")
+        kept = tuple(column for column in self.columns if column.name in chosen)
+        return Table(self.name, self.doc, kept)
+
+
+# --- types ----------------------------------------------------------------------------------------
+
+_SPARK: Final = {
+    "binary": "BINARY",
+    "bool": "BOOLEAN",
+    "date": "DATE",
+    "f64": "DOUBLE",
+    "i32": "INT",
+    "i64": "BIGINT",
+    "kind": "STRING",
+    "name": "STRING",
+    "text": "STRING",
+    "texts": "ARRAY<STRING>",
+    "time": "BIGINT",
+    "timestamp": "TIMESTAMP",
+}
+_DECIMAL = re.compile(r"decimal(?:\((\d{1,2}),(\d{1,2})\))?", re.ASCII)
+
+
+def _decimal(type: str) -> tuple[int, int] | None:
+    """Precision and scale; None if it is no decimal type."""
+    found = _DECIMAL.fullmatch(type)
+    if found is None:
+        return None
+    if found[1] is None:
+        return 38, DECIMAL_SCALE
+    precision, scale = int(found[1]), int(found[2])
+    return (precision, scale) if 1 <= precision <= 38 and scale <= precision else None
+
+
+@cache
+def arrow_type(type: str) -> pa.DataType:
+    """A column's type in Arrow.
+
+    * ``i32 i64 f64 bool text binary date``: as they are called.
+    * ``name``: text that repeats, dictionary-encoded; ``kind``: one of a few texts.
+    * ``texts``: a list of text.
+    * ``time``: a time of day in nanoseconds; ``timestamp``: in microseconds, UTC.
+    * ``decimal``: 23 digits before the point and 15 behind it; ``decimal(p,s)``: others.
+
+    Raises:
+        OptionError: there is no such type.
+    """
+    import pyarrow as pa
+
+    places = _decimal(type)
+    if places is not None:
+        return pa.decimal128(*places)
+    known: dict[str, pa.DataType] = {
+        "binary": pa.binary(),
+        "bool": pa.bool_(),
+        "date": pa.date32(),
+        "f64": pa.float64(),
+        "i32": pa.int32(),
+        "i64": pa.int64(),
+        "kind": pa.dictionary(pa.int8(), pa.string()),
+        "name": pa.dictionary(pa.int32(), pa.string()),
+        "text": pa.string(),
+        "texts": pa.list_(pa.string()),
+        "time": pa.time64("ns"),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+    }
+    if type not in known:
+        raise OptionError(f"no column type {type!r}; there are {', '.join(known)}, decimal(p,s)")
+    return known[type]
+
+
+def spark_type(type: str) -> str:
+    """A column's type in Spark SQL. Before 4.1 Spark has no TIME: nanoseconds of the day instead.
+
+    Raises:
+        OptionError: there is no such type.
+    """
+    places = _decimal(type)
+    if places is not None:
+        return f"DECIMAL({places[0]},{places[1]})"
+    if type not in _SPARK:
+        raise OptionError(f"no column type {type!r}")
+    return _SPARK[type]
+
+
+@cache
+def _spark_arrow_type(type: str) -> pa.DataType:
+    """The Arrow type that Spark takes for its own type of the column."""
+    import pyarrow as pa
+
+    if type in ("name", "kind"):
+        return pa.string()
+    return pa.int64() if type == "time" else arrow_type(type)
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+SOURCE: Final = Column("source", "name", "the capture: its path or name")
+STREAM: Final = Column(
+    "stream", "name", "one direction of one connection; the capture itself for raw ones"
+)
+KEY: Final = (
+    SOURCE,
+    STREAM,
+    Column("frame_offset", "i64", "where the frame starts, in bytes from the start of the stream"),
+    Column("frame_length", "i32", "bytes of the frame"),
+    Column("ts_ns", "i64", "capture time of the frame's first byte, nanoseconds since 1970 UTC"),
+    Column("ts", "timestamp", "the same time as a timestamp, in microseconds"),
+    Column("path", "name", "where a nested message lies in the frame's own; empty for the frame"),
+)
+"""The first columns of every table of frames and messages."""
+
+
+def _table(name: str, doc: str, *columns: Column) -> Table:
+    return Table(name, doc, KEY + columns)
+
+
+FRAMES: Final = _table(
+    "frames",
+    "one frame of any format",
+    Column("format", "kind", "name of the format"),
+    Column("type_code", "i32", "type code on the wire; null for self-describing messages"),
+    Column("type_name", "name", "the document's name of that type"),
+    Column("raw", "binary", "the bytes"),
+)
+MESSAGES: Final = _table(
+    "messages",
+    "one TibMsg, TibrvMsg or QForm message, also those found inside a transport's payload",
+    Column("format", "kind", "name of the format"),
+    Column("dialect", "kind", "the reading that fitted; null for formats with one"),
+    Column("field_count", "i32", "fields on the first level"),
+    Column("depth", "i32", "levels of messages inside, of the same format"),
+)
+FIELDS: Final = _table(
+    "fields",
+    "one field of a TibMsg, TibrvMsg or QForm message, those of nested messages included",
+    Column("position", "i32", "index of the field in its message"),
+    Column("name", "name", "the field's name; null if it has none. Bytes that are not UTF-8: \\xNN"),
+    Column("fid", "i32", "field id: QForm, and TibrvMsg names with a suffix"),
+    Column("type", "kind", "type on the wire; of a TibMsg array with its elements: array_int"),
+    Column("size", "i32", "data bytes on the wire"),
+    Column("value_int", "i64", "integers that fit, booleans (0, 1), ports, enum numbers"),
+    Column("value_real", "f64", "reals, as on the wire"),
+    Column(
+        "value_decimal",
+        "decimal",
+        "reals whose hint gives their places, exactly, and integers over 63 bits; null if out of "
+        "range",
+    ),
+    Column("value_text", "text", "strings, subjects, addresses, partials, xml; null if not UTF-8"),
+    Column(
+        "value_binary",
+        "binary",
+        "opaque data, arrays, text that is not UTF-8, and data of a size that its type does not "
+        "have",
+    ),
+    Column("value_date", "date", "dates"),
+    Column("value_time", "time", "times of day; null for 24:00 and leap seconds, which text has"),
+    Column("value_ts_ns", "i64", "date-times, nanoseconds since 1970 UTC"),
+    Column("is_blank", "bool", "the sender says: no value (blank decimals, null dates and times)"),
+    Column("hint", "i64", "hint number; of a TibMsg array the bytes of an element"),
+    Column("partial_offset", "i64", "where a partial value belongs in the whole"),
+)
+ERRORS: Final = _table(
+    "errors",
+    "one frame or message that could not be read; never dropped",
+    Column("layer", "kind", f"where it was met: {', '.join(LAYERS)}"),
+    Column("format", "kind", "name of the format; null if none was recognised"),
+    Column("code", "name", "short machine-readable cause"),
+    Column("reason", "text", "the cause in words"),
+    Column("at", "i64", "stream offset of the byte where reading failed; null inside a payload"),
+    Column("field", "text", "the field where reading failed, from the outside in"),
+    Column("raw", "binary", "the bytes; of a nested message its own"),
+)
+GAPS: Final = Table(
+    "gaps",
+    "one hole in a stream: bytes that were never captured",
+    (
+        SOURCE,
+        STREAM,
+        Column("offset", "i64", "where the hole starts in the stream"),
+        Column("length", "i64", "missing bytes"),
+        Column("ts_before_ns", "i64", "capture time of the last packet before it"),
+        Column("ts_after_ns", "i64", "capture time of the first packet behind it"),
+    ),
+)
+ACCOUNTING: Final = Table(
+    "accounting",
+    "one stream: where every captured payload byte went",
+    (
+        SOURCE,
+        STREAM,
+        Column("format", "kind", "name of the format; null if none was recognised"),
+        Column("captured", "i64", "payload bytes in the capture; the sum of the next four"),
+        Column("decoded", "i64", "bytes of frames (and NAIS text)"),
+        Column("quarantined", "i64", "bytes of the errors table's frame rows"),
+        Column("gap", "i64", "bytes of frames that a hole cut"),
+        Column("duplicate", "i64", "bytes captured again: retransmissions and overlaps"),
+        Column("missing", "i64", "bytes of holes; not part of the sum, they were not captured"),
+        Column("frames", "i64", "number of frames"),
+        Column("packets", "i64", "number of packets with payload"),
+    ),
+)
+
+_MORE: Final = {
+    "blaze": (Column("nclass", "text", "the body's values in JSON, when a model is given"),),
+    "nais": (
+        Column("message_name", "name", "full name of the message in the payload"),
+        Column("message", "text", "that message in protobuf's JSON form"),
+        Column("message_error", "text", "why the payload could not be read; null if it could"),
+    ),
+}
+"""Columns of a transport's table that come from no part of its packets."""
+
+
+def _packet_type(part: Attribute) -> str:
+    if isinstance(part, Bits):
+        if part.enum is not None and not issubclass(part.enum, IntFlag):
+            return "name"
+        return "i32" if part.width < 32 else "i64" if part.width < 64 else "decimal"
+    if isinstance(part, Items):
+        return "texts"
+    # Blobs of fixed length are ids: hex reads and joins better than bytes.
+    if isinstance(part, Blob) and (part.text or isinstance(part.length, int)):
+        return "text"
+    return "binary"
+
+
+def _packet_doc(part: Attribute) -> str:
+    doc = part.doc
+    if isinstance(part, Bits) and _packet_type(part) == "name":
+        return f"{doc}; a number that has no name stays a number" if doc else "by name, else number"
+    if isinstance(part, Items) or (isinstance(part, Blob) and isinstance(part.length, int)):
+        return f"{doc}, in hex" if doc else "in hex"
+    return doc
+
+
+def _packet_table(name: str) -> Table:
+    """A transport's table: every attribute of its packets, in wire order, from the declarations."""
+    format = get(name)
+    columns: dict[str, Column] = {}
+    for packet in format.packets():
+        for field, part in attributes(packet.parts):
+            found = Column(field, _packet_type(part), _packet_doc(part))
+            if field == "type":
+                continue  # that is type_code
+            before = columns.setdefault(field, found)
+            if before.type != found.type:
+                raise TypeError(f"{name}.{field} is {before.type} and {found.type}")
+    head = (
+        Column("type_code", "i32", "type code on the wire"),
+        Column("type_name", "name", "the document's name of the packet"),
+    )
+    return _table(
+        name, f"one {format.title} packet", *head, *columns.values(), *_MORE.get(name, ())
+    )
+
+
+_FIXED: Final = {
+    found.name: found for found in (FRAMES, MESSAGES, FIELDS, ERRORS, GAPS, ACCOUNTING)
+}
+
+
+@cache
+def table(name: str) -> Table:
+    """The table of that name; a transport's has the name of its format.
+
+    Raises:
+        OptionError: there is none.
+    """
+    if name in _FIXED:
+        return _FIXED[name]
+    if name in names() and get(name).kind == "transport":
+        return _packet_table(name)
+    raise OptionError(f"no table {name!r}; there are {', '.join(table_names())}")
+
+
+def table_names() -> tuple[str, ...]:
+    """The names of all tables with a schema of their own; the wide one is made by `wide_table`."""
+    transports = tuple(name for name in names() if get(name).kind == "transport")
+    first, *others = _FIXED
+    return (first, *transports, *others)
+
+
+# --- wide -----------------------------------------------------------------------------------------
+
+WIDE_TYPES: Final = {
+    "bigint": "i64",
+    "binary": "binary",
+    "bool": "bool",
+    "boolean": "bool",
+    "date": "date",
+    "double": "f64",
+    "f64": "f64",
+    "i64": "i64",
+    "int": "i64",
+    "long": "i64",
+    "real": "f64",
+    "string": "text",
+    "text": "text",
+    "time": "time",
+    "timestamp": "timestamp",
+}
+"""What a chosen field's type may be called, beside ``decimal`` and ``decimal(p,s)``."""
+
+
+def wide_column(text: str) -> tuple[str, str | None]:
+    """Name and column type of a chosen field: ``BID``, ``BID:double``, ``BID:decimal(18,4)``.
+
+    Raises:
+        OptionError: there is no such type.
+    """
+    name, colon, type = text.rpartition(":")
+    if not colon:
+        return text, None
+    type = type.strip().lower().replace(" ", "")
+    if _decimal(type) is not None:
+        return name, type
+    if type not in WIDE_TYPES:
+        known = ", ".join(sorted(WIDE_TYPES))
+        raise OptionError(f"{text!r}: no type {type!r}; there are decimal(p,s), {known}")
+    return name, WIDE_TYPES[type]
+
+
+def wide_table(columns: Iterable[tuple[str, str]]) -> Table:
+    """The table with one row a message and the named fields as columns.
+
+    Args:
+        columns: name and type of each, as `wide_column` gives them.
+
+    Raises:
+        OptionError: a name is that of a key column, or there twice.
+    """
+    last = Column(
+        "misfits", "i32", "chosen fields of the message whose value did not fit their column"
+    )
+    chosen = [Column(name, type, f"the field {name}") for name, type in columns]
+    made = _table("wide", "one message, with chosen fields as columns", last, *chosen)
+    seen: set[str] = set()
+    for column in made.columns:
+        if column.name in seen:
+            raise OptionError(f"two columns would be called {column.name!r}")
+        seen.add(column.name)
+    return made
+
+
+# --- schemas --------------------------------------------------------------------------------------
+
+
+def arrow_schema(of: Table | str, *, spark: bool = False) -> pa.Schema:
+    """The Arrow schema of a table.
+
+    Args:
+        of: the table or its name.
+        spark: as Spark takes it: plain text instead of dictionaries, times as whole numbers.
+
+    Raises:
+        OptionError: there is no such table.
+    """
+    import pyarrow as pa
+
+    chosen = table(of) if isinstance(of, str) else of
+    resolve = _spark_arrow_type if spark else arrow_type
+    return pa.schema([(column.name, resolve(column.type)) for column in chosen.columns])
+
+
+def spark_ddl(of: Table | str) -> str:
+    """The schema as Spark's DDL text.
+
+    >>> spark_ddl("gaps").split(", ")[2]
+    '`offset` BIGINT'
+
+    Raises:
+        OptionError: there is no such table.
+    """
+    chosen = table(of) if isinstance(of, str) else of
+    return ", ".join(
+        f"`{column.name.replace('`', '``')}` {spark_type(column.type)}" for column in chosen.columns
+    )
+
+
+def spark_struct(of: Table | str) -> Any:
+    """The schema as pyspark's ``StructType``, with the columns' docs as comments.
+
+    Raises:
+        OptionError: there is no such table.
+        ImportError: pyspark is not installed.
+    """
+    from pyspark.sql.types import StructType  # type: ignore[import-not-found,unused-ignore]
+
+    chosen = table(of) if isinstance(of, str) else of
+    struct = StructType.fromDDL(spark_ddl(chosen))
+    for field, column in zip(struct.fields, chosen.columns, strict=True):
+        field.metadata = {"comment": column.doc}
+    return struct
+
+
+def docs_rows(of: Table | str) -> list[tuple[str, str, str, str]]:
+    """Name, Arrow type, Spark type and meaning of every column, for the docs.
+
+    Raises:
+        OptionError: there is no such table.
+    """
+    chosen = table(of) if isinstance(of, str) else of
+    return [
+        (column.name, str(arrow_type(column.type)), spark_type(column.type), column.doc)
+        for column in chosen.columns
+    ]

@@ -1,0 +1,133 @@
+"""pcap: damage is told with its bytes, and the packets around it are found."""
+
+from __future__ import annotations
+
+import struct
+from random import Random
+
+import pytest
+
+from wireloom.testing import traffic
+from wireloom.testing.traffic import Packet
+
+SIZES = [1, 60, 700, 1460]
+
+
+def capture(count: int = 30, seed: int = 1) -> tuple[list[bytes], bytes, list[bytes]]:
+    """Records of a file, its header, and the payloads of the datagrams in them."""
+    random = Random(seed)
+    records, payloads = [], []
+    for number in range(count):
+        payload = random.randbytes(random.choice(SIZES))
+        datagram = traffic.udp("10.0.0.1", "10.0.0.2", 1, 2, payload)
+        frame = traffic.ethernet(traffic.ipv4("10.0.0.1", "10.0.0.2", 17, datagram))
+        records.append(traffic.pcap_record(Packet(traffic.START_NS + number * 1000, frame)))
+        payloads.append(payload)
+    return records, traffic.pcap_header(), payloads
+
+
+def payloads_of(result) -> list[bytes]:
+    # Damage may make another flow of a packet, or cut one short.
+    stream = result.streams.get("udp 10.0.0.1:1 > 10.0.0.2:2 #1")
+    if stream is None:
+        return []
+    ends = [at for at, _ in stream.marks[1:]] + [len(stream.data)]
+    return [bytes(stream.data[at:stop]) for (at, _), stop in zip(stream.marks, ends, strict=True)]
+
+
+@pytest.mark.parametrize("chunk", [1, 37, 1 << 20])
+@pytest.mark.parametrize("length", [0, 1, 3, 100, 2000, 200_000, 262_145, 2**32 - 1])
+def test_a_damaged_length_costs_one_packet(read, length, chunk):
+    records, head, payloads = capture()
+    bad = bytearray(records[10])
+    bad[8:12] = struct.pack("<I", length)
+    records[10] = bytes(bad)
+    result = read(head + b"".join(records), chunk_bytes=chunk)
+    assert payloads_of(result) == payloads[:10] + payloads[11:]
+    (damage,) = result.damage
+    assert damage.data == records[10]
+    assert damage.offset == len(head) + sum(map(len, records[:10]))
+    assert damage.layer == "container"
+
+
+@pytest.mark.parametrize("chunk", [1, 37, 1 << 20])
+def test_garbage_between_records(read, chunk):
+    records, head, payloads = capture()
+    garbage = Random(5).randbytes(5000)
+    file = head + b"".join(records[:7]) + garbage + b"".join(records[7:])
+    result = read(file, chunk_bytes=chunk)
+    assert payloads_of(result) == payloads
+    assert b"".join(d.data for d in result.damage) == garbage
+    assert result.capture.damaged_bytes == len(garbage)
+
+
+def test_missing_bytes(read):
+    records, head, payloads = capture()
+    file = head + b"".join(records[:7]) + records[7][:-5] + b"".join(records[8:])
+    result = read(file)
+    assert payloads_of(result) == payloads[:7] + payloads[8:]
+    assert b"".join(d.data for d in result.damage) == records[7][:-5]
+
+
+def test_a_region_of_zeros(read):
+    records, head, payloads = capture()
+    file = head + b"".join(records[:7]) + bytes(3 << 20) + b"".join(records[7:])
+    result = read(file)
+    assert payloads_of(result) == payloads
+    assert sum(d.length for d in result.damage) == 3 << 20
+    assert max(d.length for d in result.damage) <= 1 << 20
+
+
+def test_every_truncation(read):
+    records, head, payloads = capture(6)
+    file = head + b"".join(records)
+    ends = [len(head)]
+    for record in records:
+        ends.append(ends[-1] + len(record))
+    random = Random(2)
+    for size in [*ends, *(random.randrange(12, len(file)) for _ in range(60))]:
+        result = read(file[:size])
+        whole = sum(end <= size for end in ends[1:])
+        assert payloads_of(result) == payloads[:whole]
+        left = size - max([end for end in ends if end <= size], default=0)
+        assert sum(d.length for d in result.damage) == left
+        if left:
+            assert result.damage[-1].code == "truncated"
+
+
+def test_a_capture_inside_a_packet_is_no_reason_to_distrust_it(read):
+    # The payload holds records of its own, and the header behind the packet is damaged.
+    records, head, payloads = capture()
+    inner = b"".join(traffic.pcap_record(Packet(10**18 + n, bytes(30))) for n in range(20))
+    datagram = traffic.udp("10.0.0.1", "10.0.0.2", 1, 2, inner)
+    frame = traffic.ethernet(traffic.ipv4("10.0.0.1", "10.0.0.2", 17, datagram))
+    outer = traffic.pcap_record(Packet(traffic.START_NS, frame))
+    file = head + b"".join(records[:5]) + outer + b"\xff" * 20 + b"".join(records[5:])
+    result = read(file)
+    assert payloads_of(result) == [*payloads[:5], inner, *payloads[5:]]
+    assert b"".join(d.data for d in result.damage) == b"\xff" * 20
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_damage_never_loses_a_byte_of_the_file(read, seed):
+    random = Random(seed)
+    records, head, payloads = capture(40, seed)
+    file = bytearray(head + b"".join(records))
+    for _ in range(3):
+        at = random.randrange(len(head), len(file))
+        file[at : at + random.randint(1, 40)] = random.randbytes(random.randint(0, 40))
+    results = [read(bytes(file), chunk_bytes=chunk) for chunk in (13, 1 << 20)]
+    assert results[0].same() == results[1].same()
+    found = set(payloads_of(results[0]))
+    assert sum(p not in found for p in payloads) <= 3 * 2
+
+
+def test_a_file_that_is_cut_in_its_header(read):
+    (damage,) = read(traffic.pcap_header()[:20]).damage
+    assert (damage.code, damage.length) == ("truncated", 20)
+
+
+def test_a_header_alone_is_no_damage(read):
+    result = read(traffic.pcap_header())
+    assert result.damage == []
+    assert result.streams == {}

@@ -1,0 +1,329 @@
+"""TCP: every case the policy speaks of, one by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from wireloom.captures import NO_TIME, ReassemblyLimits
+from wireloom.testing import traffic
+from wireloom.testing.traffic import ACK, FIN, RST, SYN, Conversation, Packet
+
+A, B = "10.0.0.1:1000", "10.0.0.2:2000"
+NAME = "tcp 10.0.0.1:1000 > 10.0.0.2:2000 #1"
+ISN = 7_000
+
+
+class Sender:
+    """One direction; segments are given by their place in the stream."""
+
+    def __init__(self, *, first: int = ISN, is_checked: bool = True) -> None:
+        self._talk = Conversation(A, B, first_seq=(first, 0), is_checked=is_checked)
+        self._first = first
+
+    def syn(self, isn: int | None = None) -> Packet:
+        return self._talk.segment(0, b"", seq=self._first if isn is None else isn, flags=SYN)
+
+    def at(self, offset: int, payload: bytes, flags: int = ACK) -> Packet:
+        return self._talk.segment(0, payload, seq=self._first + 1 + offset, flags=flags)
+
+
+@pytest.fixture
+def sender() -> Sender:
+    return Sender()
+
+
+def test_in_order(read, sender):
+    stream = read(traffic.pcap([sender.syn(), sender.at(0, b"ab"), sender.at(2, b"cd")])).only
+    assert stream.data == b"abcd"
+    assert stream.end == "end"
+
+
+def test_out_of_order(read, sender):
+    parts = [sender.at(4, b"ef"), sender.at(2, b"cd"), sender.at(6, b"gh"), sender.at(0, b"ab")]
+    stream = read(traffic.pcap([sender.syn(), *parts])).only
+    assert stream.data == b"abcdefgh"
+    assert stream.gaps == []
+    assert [at for at, _ in stream.marks] == [0, 2, 4, 6]
+    # Each piece keeps the time of its own packet.
+    assert [ts for _, ts in stream.marks] == [parts[i].ts_ns for i in (3, 1, 0, 2)]
+
+
+def test_duplicates_are_counted(read, sender):
+    packets = [sender.syn(), sender.at(0, b"abcd"), sender.at(0, b"abcd"), sender.at(4, b"ef")]
+    stream = read(traffic.pcap(packets)).only
+    assert stream.data == b"abcdef"
+    assert stream.counts.duplicate == 4
+
+
+def test_the_first_capture_of_a_byte_wins(read, sender):
+    packets = [
+        sender.syn(),
+        sender.at(0, b"aa"),
+        sender.at(0, b"bbbb"),  # its end is new
+        sender.at(8, b"cc"),
+        sender.at(6, b"ddddddd"),  # around what is held
+        sender.at(4, b"ee"),
+    ]
+    stream = read(traffic.pcap(packets)).only
+    assert stream.data == b"aabbeeddccddd"
+    assert stream.counts.duplicate == 4
+
+
+def test_one_segment_over_many_held_ones(read, sender):
+    held = [sender.at(at, bytes([at])) for at in range(2, 40, 2)]
+    stream = read(traffic.pcap([sender.syn(), *held, sender.at(0, b"\xff" * 41)])).only
+    assert stream.data == bytes(at if 0 < at < 40 and at % 2 == 0 else 255 for at in range(41))
+    assert stream.counts.duplicate == len(held)
+
+
+def test_a_hole_becomes_a_gap_at_the_end(read, sender):
+    before, after = sender.at(0, b"ab"), sender.at(5, b"fg")
+    stream = read(traffic.pcap([sender.syn(), before, after], is_nano=True)).only
+    assert stream.data == b"ab\0\0\0fg"
+    assert stream.gaps == [(2, 3)]
+    assert stream.gap_times == [(before.ts_ns, after.ts_ns)]
+
+
+def test_several_holes(read, sender):
+    packets = [sender.syn(), *(sender.at(at, b"xy") for at in (2, 6, 10, 4))]
+    stream = read(traffic.pcap(packets)).only
+    assert stream.gaps == [(0, 2), (8, 2)]
+    assert stream.data == b"\0\0xyxyxy\0\0xy"
+
+
+@pytest.mark.parametrize("first", [2**32 - 1, 2**32 - 2, 2**32 - 3, 2**31 - 2, 0])
+def test_sequence_numbers_wrap(read, first):
+    sender = Sender(first=first)
+    packets = [sender.syn(), *(sender.at(at, b"abcd") for at in (4, 0, 12, 8))]
+    assert read(traffic.pcap(packets)).only.data == b"abcd" * 4
+
+
+def test_more_than_one_wrap(read):
+    # Cut packets stand for the bytes: 5 GB need no 5 GB file.
+    sender = Sender(first=2**32 - 10)
+    step = 16_000_000
+    packets = [sender.syn()]
+    for number in range(320):
+        packet = sender.at(number * step, b"head")
+        packets.append(replace(packet, length=len(packet.data)))
+    result = read(traffic.pcap(packets), limits=ReassemblyLimits(max_flow_packets=1))
+    assert result.only.length == 319 * step + 4
+    assert result.only.gaps == [(n * step + 4, step - 4) for n in range(319)]
+
+
+def test_one_way_and_mid_stream(read, sender):
+    # No SYN, and nothing from the other side.
+    stream = read(traffic.pcap([sender.at(500, b"ab"), sender.at(502, b"cd")])).only
+    assert stream.data == b"abcd"
+
+
+def test_what_comes_before_a_stream_without_syn_is_dropped_and_told(read, sender):
+    packets = [sender.at(100, b"cd"), sender.at(98, b"ab"), sender.at(99, b"bcdef")]
+    stream = read(traffic.pcap(packets)).only
+    assert stream.data == b"cdef"
+    assert stream.drops == [("before_start", b"ab"), ("before_start", b"b")]
+
+
+def test_a_late_syn_is_no_new_stream(read, sender):
+    stream = read(traffic.pcap([sender.at(0, b"ab"), sender.syn(), sender.at(2, b"cd")])).only
+    assert stream.data == b"abcd"
+
+
+def test_a_syn_may_carry_data(read, sender):
+    packet = sender._talk.segment(0, b"ab", seq=ISN, flags=SYN)
+    assert read(traffic.pcap([packet, sender.at(2, b"cd")])).only.data == b"abcd"
+
+
+def test_port_reuse_starts_a_new_stream(read, sender):
+    packets = [
+        sender.syn(),
+        sender.at(0, b"one"),
+        sender.at(9, b"held"),
+        sender.syn(isn=90_000),
+        sender.at(90_000 - ISN, b"two"),
+    ]
+    result = read(traffic.pcap(packets))
+    assert list(result.streams) == [NAME, NAME[:-1] + "2"]
+    one, two = result.streams.values()
+    assert (one.data, one.end) == (b"one" + bytes(6) + b"held", "reused")
+    assert two.data == b"two"
+
+
+def test_a_repeated_syn_does_not(read, sender):
+    packets = [sender.syn(), sender.at(0, b"ab"), sender.syn(), sender.at(2, b"cd")]
+    assert read(traffic.pcap(packets)).only.data == b"abcd"
+
+
+def test_fin_closes(read, sender):
+    packets = [
+        sender.syn(),
+        sender.at(0, b"ab", ACK | FIN),
+        sender.at(0, b"ab", ACK | FIN),  # again
+        sender.at(3, b""),
+        sender.at(3, b"new"),  # without a SYN, but not of the old stream
+    ]
+    result = read(traffic.pcap(packets))
+    one, two = result.streams.values()
+    assert (one.data, one.end, one.counts.duplicate) == (b"ab", "fin", 2)
+    assert (two.data, two.end) == (b"new", "end")
+
+
+def test_fin_before_the_last_data(read, sender):
+    packets = [sender.syn(), sender.at(4, b"", ACK | FIN), sender.at(2, b"cd"), sender.at(0, b"ab")]
+    stream = read(traffic.pcap(packets)).only
+    assert (stream.data, stream.end, stream.gaps) == (b"abcd", "fin", [])
+
+
+def test_the_hole_before_a_fin_is_a_gap(read, sender):
+    packets = [sender.syn(), sender.at(0, b"ab"), sender.at(7, b"", ACK | FIN)]
+    stream = read(traffic.pcap(packets)).only
+    assert stream.gaps == [(2, 5)]
+    assert stream.gap_times[0][1] == NO_TIME
+    assert stream.end == "fin"
+
+
+def test_a_stream_of_which_nothing_but_syn_and_fin_was_captured(read, sender):
+    stream = read(traffic.pcap([sender.syn(), sender.at(7, b"", ACK | FIN)])).only
+    assert stream.gaps == [(0, 7)]
+    assert stream.counts.captured == 0
+
+
+def test_reset_closes(read, sender):
+    packets = [sender.syn(), sender.at(0, b"ab"), sender.at(2, b"", RST), sender.at(2, b"cd")]
+    one, two = read(traffic.pcap(packets)).streams.values()
+    assert (one.data, one.end) == (b"ab", "reset")
+    assert two.data == b"cd"
+
+
+def test_a_reset_that_overtakes_data_does_not_cut_it_off(read, sender):
+    packets = [sender.syn(), sender.at(2, b"", RST), sender.at(0, b"ab")]
+    stream = read(traffic.pcap(packets)).only
+    assert (stream.data, stream.end) == (b"ab", "reset")
+
+
+@pytest.mark.parametrize("byte", [b"", b"\0"])
+def test_keep_alives_add_nothing(read, sender, byte):
+    packets = [sender.syn(), sender.at(0, b"ab"), sender.at(1, byte), sender.at(2, b"cd")]
+    assert read(traffic.pcap(packets)).only.data == b"abcd"
+
+
+def test_a_foreign_segment_alone_is_dropped(read):
+    sender = Sender(is_checked=False)
+    far = 2**31 + 77
+    packets = [sender.at(0, b"ab"), sender.at(far, b"zz"), sender.at(2, b"cd")]
+    stream = read(traffic.pcap(packets)).only
+    assert stream.data == b"abcd"
+    assert stream.drops == [("stray", b"zz")]
+
+
+@pytest.mark.parametrize("far", [-(2**30), 2**31 - 5])
+def test_foreign_segments_in_a_row_are_a_new_stream(read, sender, far):
+    packets = [sender.at(0, b"ab"), *(sender.at(far + 2 * n, b"xy") for n in range(5))]
+    one, two = read(traffic.pcap(packets)).streams.values()
+    assert (one.data, one.end) == (b"ab", "restarted")
+    assert one.drops == [("stray", b"xy")] * 2
+    assert two.data == b"xy" * 3
+
+
+def damaged(packet: Packet, at: int, byte: int) -> Packet:
+    data = bytearray(packet.data)
+    data[at] ^= byte
+    return replace(packet, data=bytes(data))
+
+
+SEQ_AT = 14 + 20 + 4
+FLAGS_AT = 14 + 20 + 13
+
+
+@pytest.mark.parametrize("at", range(SEQ_AT, SEQ_AT + 4))
+def test_a_damaged_sequence_number_is_not_believed(read, sender, at):
+    packets = [sender.syn(), *(sender.at(n * 100, bytes([n]) * 100) for n in range(20))]
+    packets[8] = damaged(packets[8], at, 0x40)
+    stream = read(traffic.pcap(packets)).only
+    expected = b"".join(bytes([n]) * 100 for n in range(20))
+    assert stream.gaps == [(700, 100)]
+    assert stream.data == expected[:700] + bytes(100) + expected[800:]
+    assert [code for code, _ in stream.drops] == ["checksum"]
+
+
+@pytest.mark.parametrize("flag", [SYN, FIN, RST])
+def test_a_damaged_flag_is_not_believed(read, sender, flag):
+    packets = [sender.syn(), *(sender.at(n * 10, bytes([n]) * 10) for n in range(20))]
+    packets[8] = damaged(packets[8], FLAGS_AT, flag)
+    stream = read(traffic.pcap(packets)).only
+    assert stream.length == 200
+    assert stream.counts.delivered >= 190
+
+
+def test_checksums_left_to_the_network_card_are_no_reason_to_drop(read):
+    sender = Sender(is_checked=False)
+    packets = [sender.syn(), *(sender.at(at, b"ab") for at in (0, 4, 2, 8))]
+    stream = read(traffic.pcap(packets)).only
+    assert stream.gaps == [(6, 2)]
+    assert stream.drops == []
+
+
+def test_cut_packets_leave_gaps_at_once(read, sender):
+    packets = [sender.syn()]
+    packets += [sender.at(n * 100, bytes([n]) * 100).cut(14 + 40 + 60) for n in (0, 2, 1, 3)]
+    stream = read(traffic.pcap(packets)).only
+    assert stream.data == b"".join(bytes([n]) * 60 + bytes(40) for n in range(4))
+    assert stream.gaps == [(60, 40), (160, 40), (260, 40), (360, 40)]
+
+
+def test_the_whole_copy_of_a_cut_packet_is_used(read, sender):
+    # The cut one is held, so that the whole one still comes in time.
+    cut = sender.at(100, b"b" * 100).cut(14 + 40 + 60)
+    packets = [sender.syn(), cut, sender.at(100, b"c" * 100), sender.at(0, b"a" * 100)]
+    stream = read(traffic.pcap(packets)).only
+    assert stream.data == b"a" * 100 + b"b" * 60 + b"c" * 40
+    assert stream.gaps == []
+
+
+def test_packets_cut_before_the_payload(read, sender):
+    packets = [sender.syn(), *(sender.at(n * 10, b"x" * 10).cut(54) for n in range(3))]
+    stream = read(traffic.pcap(packets)).only
+    assert stream.counts.captured == 0
+    assert sum(length for _, length in stream.gaps) == 30
+
+
+def test_data_for_a_hole_that_was_given_up_is_late(read, sender):
+    limits = ReassemblyLimits(max_flow_packets=2)
+    packets = [sender.syn(), *(sender.at(at, b"ab") for at in (2, 4, 6, 0, 8))]
+    stream = read(traffic.pcap(packets), limits=limits).only
+    assert stream.gaps == [(0, 2)]
+    assert stream.drops == [("late", b"ab")]
+    assert stream.counts.duplicate == 0
+
+
+def test_time_gives_a_hole_up(read, sender):
+    limits = ReassemblyLimits(max_wait_ns=1_500_000)
+    packets = [sender.syn(), *(sender.at(at, b"ab") for at in (0, 4, 6, 8, 2))]
+    stream = read(traffic.pcap(packets), limits=limits).only
+    assert stream.gaps == [(2, 2)]
+    assert stream.drops == [("late", b"ab")]
+
+
+def test_udp_datagrams_keep_their_boundaries(read):
+    sent = [b"one", b"", b"three", b"x" * 1400]
+    packets = []
+    for number, data in enumerate(sent):
+        datagram = traffic.udp("10.0.0.1", "10.0.0.255", 5000, 5001, data)
+        frame = traffic.ethernet(traffic.ipv4("10.0.0.1", "10.0.0.255", 17, datagram))
+        packets.append(Packet(traffic.START_NS + number, frame))
+    result = read(traffic.pcap(packets, is_nano=True))
+    assert list(result.streams) == ["udp 10.0.0.1:5000 > 10.0.0.255:5001 #1"]
+    stream = result.only
+    assert stream.marks == [(at, traffic.START_NS + n) for n, at in enumerate([0, 3, 3, 8])]
+    assert stream.data == b"".join(sent)
+    assert stream.counts.packets == 4
+
+
+def test_a_cut_datagram_leaves_a_gap(read):
+    datagram = traffic.udp("10.0.0.1", "10.0.0.2", 5, 6, b"x" * 100)
+    packet = Packet(0, traffic.ethernet(traffic.ipv4("10.0.0.1", "10.0.0.2", 17, datagram)))
+    stream = read(traffic.pcap([packet.cut(80), packet])).only
+    assert stream.gaps == [(38, 62)]
+    assert [at for at, _ in stream.marks] == [0, 100]
