@@ -1,0 +1,1 @@
+"""Frames → record batches: the compiled fast path, batches of bytes to Arrow columns."""
