@@ -21,7 +21,6 @@ else:
     from backports import zstd
 
 
-
 def checked_zstd(data: bytes) -> bytes:
     return zstd.compress(data, options={zstd.CompressionParameter.checksum_flag: 1})
 

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from wireloom.errors import OptionError
 from wireloom.testing import traffic
 from wireloom.testing.traffic import Conversation, Packet
 
@@ -124,3 +125,32 @@ def test_progress_counts_stored_bytes(read):
     file = gzip.compress(traffic.pcap(talk()))
     result = read(file)
     assert result.capture.progress.done == len(file)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 7])
+def test_parts_make_up_the_whole(read, parts):
+    packets = []
+    for number in range(40):
+        host = f"10.0.{number}.1" if number % 2 else f"[2001:db8::{number:x}]"
+        server = "10.9.9.9:80" if number % 2 else "[2001:db8::9999]:80"
+        made = Conversation(f"{host}:{4000 + number}", server)
+        packets += [*made.open(), *made.send(SENT[:50]), *made.answer(SENT[:70])]
+    packets.append(Packet(0, b"not a packet"))
+    file = traffic.pcap(packets)
+    whole = read(file)
+    found = {}
+    for part in range(parts):
+        result = read(file, part=part, parts=parts)
+        assert result.streams
+        assert not found.keys() & result.streams.keys()
+        found |= result.streams
+        assert len(result.damage) == (1 if part == 0 else 0)
+        # Both directions of a connection are of the same part.
+        pairs = {frozenset(name.split()[1:4:2]) for name in result.streams}
+        assert len(pairs) * 2 == len(result.streams)
+    assert found == whole.streams
+
+
+def test_a_part_that_does_not_exist(read):
+    with pytest.raises(OptionError):
+        read(b"", part=2, parts=2)

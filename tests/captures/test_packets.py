@@ -179,7 +179,7 @@ def test_other_traffic_is_counted(read):
 @pytest.mark.parametrize("link", traffic.LINKS)
 def test_an_unknown_link_type_is_guessed_by_the_packets(read, link):
     _, wrap = traffic.LINKS[link]
-    frames = [wrap(ipv4(*V4, 6, segment(V4, DATA[:100], seq)) ) for seq in (1, 101)]
+    frames = [wrap(ipv4(*V4, 6, segment(V4, DATA[:100], seq))) for seq in (1, 101)]
     result = read(traffic.pcap(packets(*frames), link_type=147))
     assert result.damage[0].code == "link_type"
     if link.startswith(("null", "loop")):

@@ -1,4 +1,4 @@
-"""TCP: whatever happens to the segments of a stream, the stream comes out, and gaps are its holes."""
+"""TCP: whatever happens to its segments, a stream comes out, and the gaps are its holes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from wireloom.testing.traffic import ACK, FIN, SYN, Conversation, Faults, Packet
 
 MAX = 400
 
-segments = st.lists(
-    st.tuples(st.integers(0, MAX - 1), st.integers(1, 60)), min_size=1, max_size=40
-)
+segments = st.lists(st.tuples(st.integers(0, MAX - 1), st.integers(1, 60)), min_size=1, max_size=40)
 
 
 def original(seed: int, size: int = MAX + 60) -> bytes:

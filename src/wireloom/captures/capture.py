@@ -17,6 +17,7 @@ from wireloom.captures.raw import read_raw
 from wireloom.captures.tcp import PacketCounts, Reassembler, ReassemblyLimits
 from wireloom.captures.window import CHUNK, Window
 from wireloom.columnar.kernel import load
+from wireloom.errors import OptionError
 
 __all__ = ["Capture", "Progress", "Source"]
 
@@ -58,15 +59,37 @@ class Capture:
         limits: ReassemblyLimits | None = None,
         chunk_bytes: int = CHUNK,
         batch_packets: int = _BATCH,
+        part: int = 0,
+        parts: int = 1,
         kernel: Kernel | None = None,
     ) -> None:
+        """Nothing is read yet.
+
+        Args:
+            sources: paths or open binary files, in the order in which they were captured.
+            limits: of reassembly.
+            chunk_bytes: read at a time.
+            batch_packets: looked at before their streams are given out.
+            part: several readers may share the work on the same captures: this one gives the
+                connections of one part, and only part 0 gives raw streams and damage.
+            parts: into how many parts connections are divided, by their addresses and ports.
+            kernel: the compiled or the interpreted one; the best there is if not given.
+
+        Raises:
+            OptionError: there is no such part.
+        """
+        if not 0 <= part < parts:
+            raise OptionError(f"part {part} of {parts} does not exist")
+        self._is_first = part == 0
         if isinstance(sources, (str, os.PathLike)) or hasattr(sources, "read"):
             sources = [sources]  # type: ignore[list-item]
         self._sources: list[Source] = list(sources)
         self._chunk = chunk_bytes
         self._kernel: Any = load() if kernel is None else kernel
         self._batch = batch_packets
-        self._reassembler = Reassembler(self._kernel, limits or ReassemblyLimits(), batch_packets)
+        self._reassembler = Reassembler(
+            self._kernel, limits or ReassemblyLimits(), batch_packets, (part, parts)
+        )
         self._raw_streams = 0
         self._done = 0
         self._current: ByteSource | None = None
@@ -103,10 +126,14 @@ class Capture:
         for source in self._sources:
             with ByteSource(source) as opened:
                 self._current = opened
-                yield from self._read(opened)
+                for event in self._read(opened):
+                    if self._is_first or not isinstance(event, Damage):
+                        yield event
                 self._done += opened.consumed
                 self._current = None
-        yield from self._reassembler.finish()
+        for event in self._reassembler.finish():
+            if self._is_first or not isinstance(event, Damage):
+                yield event
 
     def _read(self, source: ByteSource) -> Iterator[Event]:
         window = Window(source, self._chunk)
@@ -120,7 +147,8 @@ class Capture:
         else:
             self._raw_streams += 1
             stream = Stream(-self._raw_streams, source.name, "raw", source.name)
-            yield from read_raw(window, stream)
+            if self._is_first:
+                yield from read_raw(window, stream)
             yield from self._fault(source)
             return
         rows = self._kernel.Packets(self._batch)

@@ -158,9 +158,9 @@ class PcapReader:
             return ()
         self._bad = self.window.base + pos
         self._searched = self._bad + (16 if following > pos else 1)
-        self._inside = self.window.base + following if following <= len(data) else 0
-        self._whole = 0
-        if self._inside:
+        self._inside = self._whole = 0
+        if pos < following <= len(data):
+            self._inside = self.window.base + following
             captured, length = self._record(pos)[2:]
             if captured < length < 1 << 24:
                 self._whole = self._bad + 16 + length

@@ -94,7 +94,8 @@ class PcapngReader:
         elif stop == RECORDS_BAD:
             left = len(window.data) - self._pos
             size = self._word(4) if left >= 8 else 0
-            if window.is_end and (left < 12 or left < size <= MAX_BLOCK):
+            # Only a good length is waited for, so that chunks make no difference.
+            if left < 12 or (left < size <= MAX_BLOCK and size % 4 == 0):
                 self._suspect("truncated", "the file ends inside a block")
             else:
                 self._suspect("block", "the block's lengths do not agree")

@@ -46,18 +46,18 @@ __all__ = ["PacketCounts", "Reassembler", "ReassemblyLimits"]
 
 _RAW_IP = 101
 _DROPS = {
-    reasons.DROP_STRAY: "stray",
-    reasons.DROP_CHECKSUM: "checksum",
-    reasons.DROP_BEFORE: "before_start",
-    reasons.DROP_LATE: "late",
+    kinds.DROP_STRAY: "stray",
+    kinds.DROP_CHECKSUM: "checksum",
+    kinds.DROP_BEFORE: "before_start",
+    kinds.DROP_LATE: "late",
 }
 _ENDS = {
-    reasons.END_FIN: "fin",
-    reasons.END_RESET: "reset",
-    reasons.END_SYN: "reused",
-    reasons.END_RESTART: "restarted",
-    reasons.END_EVICTED: "evicted",
-    reasons.END_CAPTURE: "end",
+    kinds.END_FIN: "fin",
+    kinds.END_RESET: "reset",
+    kinds.END_SYN: "reused",
+    kinds.END_RESTART: "restarted",
+    kinds.END_EVICTED: "evicted",
+    kinds.END_CAPTURE: "end",
 }
 _FAULTS = {
     codes.PACKET_BAD_LINK: ("link", "the link header cannot be read"),
@@ -115,13 +115,16 @@ class PacketCounts:
 class Reassembler:
     """Turns batches of packets into events; one for all files of a capture."""
 
-    def __init__(self, kernel: Kernel, limits: ReassemblyLimits, batch: int) -> None:
+    def __init__(
+        self, kernel: Kernel, limits: ReassemblyLimits, batch: int, part: tuple[int, int] = (0, 1)
+    ) -> None:
         self._kernel: Any = kernel
         self._limits = limits
+        self._part = part
         self.counts = PacketCounts()
         self.evicted = 0
         """Streams ended because there were too many flows."""
-        capacity = batch + 4 * limits.max_flow_packets + 64
+        capacity = batch + 6 * limits.max_flow_packets + 64
         self._pieces: Any = self._kernel.Pieces(capacity, 1024)
         self._streams: Any = self._kernel.Streams(
             self._pieces,
@@ -132,7 +135,7 @@ class Reassembler:
             limits.max_ahead,
             limits.max_behind,
         )
-        self._flows: Any = self._kernel.Flows(limits.max_flows)
+        self._flows: Any = self._kernel.Flows(limits.max_flows, *part)
         self._one: Any = self._kernel.Packets(1)
         self._fragments = Fragments(
             limits.max_fragment_bytes, limits.max_fragment_packets, limits.max_fragment_wait_ns
@@ -181,7 +184,7 @@ class Reassembler:
             if self._streams.is_full:
                 yield from self._gather(nothing)
             if flow < self._streams.flows.capacity:
-                self._streams.finish(flow, reasons.END_CAPTURE)
+                self._streams.finish(flow, kinds.END_CAPTURE)
         yield from self._gather(nothing)
         self._fragments.close()
         yield from self._lost_fragments()
@@ -213,10 +216,10 @@ class Reassembler:
         for flow in order[: len(order) - half]:
             if self._streams.is_full:
                 yield from self._gather(nothing)
-            self._streams.finish(flow, reasons.END_EVICTED)
+            self._streams.finish(flow, kinds.END_EVICTED)
         yield from self._gather(nothing)
         kept = sorted(order[len(order) - half :])
-        flows = self._kernel.Flows(self._limits.max_flows)
+        flows = self._kernel.Flows(self._limits.max_flows, *self._part)
         for flow in kept:
             flows.add(self._flows.key_of(flow))
         self._flows = flows

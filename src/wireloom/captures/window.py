@@ -6,7 +6,7 @@ from wireloom.captures.bytesource import ByteSource
 
 __all__ = ["CHUNK", "Window"]
 
-CHUNK = 4 << 20
+CHUNK = 2 << 20
 """Bytes read at a time: enough to spread the cost per chunk, few enough to stay in cache."""
 _SLACK = 1 << 19
 """Room in front of a chunk for what is left of the one before: more than one packet record."""

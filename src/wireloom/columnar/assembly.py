@@ -104,6 +104,11 @@ class Filled:
         start = width * self.slots[output.index]
         return buffer.slice(start, width * self.count)
 
+    def blobs(self, output: Output) -> tuple[memoryview, memoryview]:
+        """Where the values of a blob column start, and their sizes."""
+        start = self.slots[output.index]
+        return self.starts[start : start + self.count], self.sizes[start : start + self.count]
+
 
 class Assembly:
     """Builds the record batches of one packet table."""
@@ -194,18 +199,20 @@ class Assembly:
 
     def _blob(self, filled: Filled, output: Output, data: memoryview) -> pa.Array:
         count, unit = filled.count, output.unit
-        slot = filled.slots[output.index]
+        starts, sizes = filled.blobs(output)
         is_hex = output.kind in ("hex", "items")
-        total = filled.rows.measure_blob(slot)
+        total = self._kernel.measure_blobs(sizes, filled.outcome)
         size = total * unit * (2 if is_hex else 1)
         out = pa.allocate_buffer(max(size, 1))
         ends = pa.allocate_buffer(4 * (count + 1))
         valid = bytearray(count // 8 + 1)
-        there = filled.rows.take_blob(
-            slot,
+        there = self._kernel.take_blobs(
+            data,
+            starts,
+            sizes,
+            filled.outcome,
             unit,
             is_hex,
-            data,
             memoryview(ends).cast("B").cast("i"),
             memoryview(out).cast("B"),
             valid,

@@ -8,13 +8,13 @@ asking its class (`Packet.flaw`) about every combination of the fields that it l
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
 from itertools import product
 from typing import Any, Literal, cast
 
-from wireloom.columnar.kernel import words
+from wireloom.columnar.kernel import wordops as words
 from wireloom.layout import Bits, Blob, Flat, Items, Packet, Rest, Varint, Word
 from wireloom.tables import Table
 
@@ -381,31 +381,30 @@ def _flaws(shape: Shape) -> tuple[dict[str, int], list[int]]:
 # --- the program ----------------------------------------------------------------------------------
 
 
-def _selector(
-    shapes: Sequence[Shape],
-) -> tuple[list[tuple[int, ...]], Callable[[Shape], list[int]], int]:
-    """Where a form's code and length stand in a frame; a shape's indexes by them; how many."""
-    found: dict[str, tuple[int, ...]] = {}
-    at, low = 0, 0
-    lows: dict[str, int] = {}
+def _selector(shapes: Sequence[Shape]) -> tuple[list[int], list[int]]:
+    """Where code and header length stand in a frame; the shape for each of their values.
+
+    The first are a word's place, bytes and order, and the lowest bit and mask of both in it.
+    """
+    at = 0
     for part in shapes[0].parts:
         if not isinstance(part, Word):
             break
-        for bits in part.bits:
-            if bits.derived in ("code", "words"):
-                place = (at, part.size, int(part.order == "little"))
-                found[bits.derived] = (*place, bits.low, bits.mask, low)
-                lows[bits.derived] = low
-                low += bits.width
+        chosen = {bits.derived: bits for bits in part.bits if bits.derived in ("code", "words")}
+        if chosen:
+            low = min(bits.low for bits in chosen.values())
+            high = max(bits.high for bits in chosen.values())
+            forms = [NO_FORM] * (1 << (high - low + 1))
+            for number, shape in enumerate(shapes):
+                words = chosen["words"].low - low if "words" in chosen else None
+                for code in shape.codes:
+                    index = code << chosen["code"].low - low
+                    forms[index | (0 if words is None else shape.words << words)] = number
+            order = int(part.order == "little")
+            return [at, part.size, order, low, len(forms) - 1], forms
         at += part.size
-
-    def indexes(shape: Shape) -> list[int]:
-        words = shape.words << lows["words"] if "words" in lows else 0
-        if "code" not in lows:
-            return [words]
-        return [code << lows["code"] | words for code in shape.codes]
-
-    return list(found.values()), indexes, 1 << low
+    assert len(shapes) == 1, "nothing tells the forms apart"
+    return [0, 1, 0, 0, 0], [0]
 
 
 def _array(values: Sequence[int], code: Literal["B", "i", "q"]) -> memoryview:
@@ -433,18 +432,13 @@ def build_program(
     builder = _Builder(table, enums or {})
     for shape in shapes:
         builder.form(shape)
-    selector, indexes_of, count = _selector(shapes)
-    forms = bytearray([NO_FORM]) * count
-    for number, shape in enumerate(shapes):
-        for index in indexes_of(shape):
-            forms[index] = number
+    selector, forms = _selector(shapes)
     outputs = list(builder.outputs.values())
     flat = [number for op in builder.ops for number in op]
-    chosen = [number for row in selector for number in row]
     named = [builder.outputs[name] for name in builder.name_outputs]
     arrays = {
-        "selector": _array(chosen, "q")[: len(chosen)],
-        "forms": memoryview(forms),
+        "selector": _array(selector, "q"),
+        "forms": _array(forms, "B"),
         "ops": _array(flat, "q"),
         "firsts": _array([words.OP_ROW * first for first in builder.firsts], "i"),
         "maps": _array(builder.maps, "i"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wireloom.columnar.kernel import shim as cython
-from wireloom.columnar.kernel.packets import _array, _wider
+from wireloom.columnar.kernel.flows import _array, _wider
 
 __all__ = ["FlowRows"]
 

@@ -16,7 +16,7 @@ from wireloom.columnar.kernel.flowrows import (
     S_NODES,
     S_TAIL,
 )
-from wireloom.columnar.kernel.packets import _array, _wider
+from wireloom.columnar.kernel.flows import _array, _wider
 from wireloom.columnar.kernel.primitives import copy_bytes
 
 __all__ = ["Held"]
@@ -98,9 +98,7 @@ class Held:
         size: cython.Py_ssize_t = len(data)
         place: cython.const[cython.uchar][::1] = data
         if cython.compiled:
-            copy_bytes(
-                cython.address(self.store[0]), at, cython.address(place[0]), 0, size, size
-            )
+            copy_bytes(cython.address(self.store[0]), at, cython.address(place[0]), 0, size, size)
         else:
             copy_bytes(self.store, at, data, 0, size, size)
         self.store_used = at + size

@@ -8,11 +8,6 @@ cdef class Packets:
     cdef readonly unsigned char[::1] status, flags
     cdef unsigned char[::1] key
     cdef void begin(self, Py_ssize_t index, Py_ssize_t at, Py_ssize_t captured, Py_ssize_t length, long long ts, int link) noexcept nogil
-cdef class Flows:
-    cdef readonly Py_ssize_t limit, capacity
-    cdef readonly Names names
-    cdef unsigned char[::1] keys, sizes
-    cdef int intern(self, const unsigned char* key, Py_ssize_t size) noexcept nogil
 cdef int link_packet(Packets rows, Flows flows, const unsigned char* data, Py_ssize_t index) noexcept nogil
 cdef bint is_ip_type(unsigned int kind) noexcept nogil
 cdef int ipv4_packet(Packets rows, Flows flows, const unsigned char* data, Py_ssize_t index, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t wire_end) noexcept nogil

@@ -8,11 +8,11 @@ addresses with ports, interned like a name, so that it is a small number everywh
 from __future__ import annotations
 
 from wireloom.columnar.kernel import shim as cython
-from wireloom.columnar.kernel.names import FULL, Names
+from wireloom.columnar.kernel.flows import KEY_SIZE, Flows, _array
+from wireloom.columnar.kernel.names import FULL
 from wireloom.columnar.kernel.primitives import be16, be32, copy_bytes, le32, room, u8
 
 __all__ = [
-    "KEY_SIZE",
     "PACKET_BAD_IP",
     "PACKET_BAD_LINK",
     "PACKET_BAD_TCP",
@@ -26,7 +26,6 @@ __all__ = [
     "SCAN_DONE",
     "SCAN_FLOWS",
     "SCAN_FRAGMENT",
-    "Flows",
     "Packets",
     "scan_packets",
 ]
@@ -51,24 +50,8 @@ SCAN_FLOWS = cython.declare(cython.int, 1)
 SCAN_FRAGMENT = cython.declare(cython.int, 2)
 """The packet is a fragment: put it together, and go on with the next."""
 
-KEY_SIZE = cython.declare(cython.int, 40)
-"""Bytes kept of each flow: 40 for IPv6 (addresses, ports, protocol), 16 of them for IPv4."""
-
 _MOST_TAGS = cython.declare(cython.int, 8)
 """VLAN tags or IPv6 extension headers in a row; real packets have up to three."""
-
-
-def _array(code: str, rows: int) -> memoryview:
-    size = {"B": 1, "i": 4, "I": 4, "q": 8, "Q": 8}[code]
-    return memoryview(bytearray(size * max(rows, 1))).cast(code)
-
-
-def _wider(old, code: str, rows: int) -> memoryview:
-    """An array of `rows` that starts as a copy of the first rows of another."""
-    new = _array(code, rows)
-    count = min(len(old), len(new))
-    new[:count] = old[:count]
-    return new
 
 
 @cython.final
@@ -137,68 +120,6 @@ class Packets:
         self.length[index] = cython.cast(cython.int, length)
         self.ts[index] = ts
         self.link[index] = link
-
-
-@cython.final
-@cython.cclass
-class Flows:
-    """Directions between two hosts → 0, 1, 2, …; the bytes that name each are kept."""
-
-    def __init__(self, limit: int, slots: int = 1024) -> None:
-        self.limit = limit
-        self.names = Names(slots)
-        self.capacity = slots
-        self.keys = _array("B", KEY_SIZE * slots)
-        self.sizes = _array("B", slots)
-
-    @property
-    def count(self) -> int:
-        """Number of flows."""
-        return self.names.count
-
-    def key_of(self, flow: cython.Py_ssize_t) -> bytes:
-        """The bytes that name a flow: addresses, ports, protocol."""
-        at: cython.Py_ssize_t = flow * KEY_SIZE
-        return bytes(self.keys[at : at + self.sizes[flow]])
-
-    def grow(self) -> bool:
-        """Make room for more flows; False when the limit is reached."""
-        if self.names.count >= self.limit:
-            return False
-        self.names.grow()
-        if self.names.count >= self.capacity:
-            self.capacity *= 2
-            self.keys = _wider(self.keys, "B", KEY_SIZE * self.capacity)
-            self.sizes = _wider(self.sizes, "B", self.capacity)
-        return True
-
-    def add(self, key: bytes) -> int:
-        """The number of the flow with these bytes."""
-        place: cython.const[cython.uchar][::1] = key
-        flow: cython.int = FULL
-        start = cython.address(place[0]) if cython.compiled else key
-        while flow == FULL:
-            flow = self.intern(start, len(key))
-            if flow == FULL and not self.grow():
-                raise ValueError("no room for one more flow")
-        return flow
-
-    def intern(self, key, size):
-        """The number of a flow, new if need be; `FULL` when there is no room for it."""
-        before: cython.int = self.names.count
-        flow: cython.int
-        if before >= self.capacity:
-            return FULL
-        flow = self.names.intern(key, 0, size)
-        if flow >= self.limit:
-            return FULL
-        if flow == before:
-            if cython.compiled:
-                copy_bytes(cython.address(self.keys[0]), flow * KEY_SIZE, key, 0, size, size)
-            else:
-                copy_bytes(self.keys, flow * KEY_SIZE, key, 0, size, size)
-            self.sizes[flow] = size
-        return flow
 
 
 def scan_packets(
@@ -435,10 +356,11 @@ def host_packet(rows, flows, data, index, addresses, width, kind, end, stop):
     rows.key[size + 5] = 0
     rows.key[size + 6] = 0
     rows.key[size + 7] = kind
-    flow = flows.intern(key, size + 8)
-    if flow == FULL:
-        return FULL
-    rows.flow[index] = flow
+    if flows.parts == 1 or flows.is_own(key, width):
+        flow = flows.intern(key, size + 8)
+        if flow == FULL:
+            return FULL
+        rows.flow[index] = flow
     return PACKET_TCP if kind == 6 else PACKET_UDP
 
 

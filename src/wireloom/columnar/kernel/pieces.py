@@ -8,11 +8,21 @@ become one run. The next layer sees few large runs instead of many small packets
 from __future__ import annotations
 
 from wireloom.columnar.kernel import shim as cython
-from wireloom.columnar.kernel.packets import _array
+from wireloom.columnar.kernel.flows import _array
 from wireloom.columnar.kernel.primitives import copy_bytes
 
 __all__ = [
     "COUNTS",
+    "DROP_BEFORE",
+    "DROP_CHECKSUM",
+    "DROP_LATE",
+    "DROP_STRAY",
+    "END_CAPTURE",
+    "END_EVICTED",
+    "END_FIN",
+    "END_RESET",
+    "END_RESTART",
+    "END_SYN",
     "PIECE_DATA",
     "PIECE_DROP",
     "PIECE_END",
@@ -31,6 +41,20 @@ PIECE_DROP = cython.declare(cython.int, 4)
 """Bytes that are no part of the stream; `other` says why."""
 PIECE_END = cython.declare(cython.int, 5)
 """A stream ends: `other` says why, `length` is the index of its counts."""
+
+# Why bytes were dropped.
+DROP_STRAY = cython.declare(cython.int, 1)
+DROP_CHECKSUM = cython.declare(cython.int, 2)
+DROP_BEFORE = cython.declare(cython.int, 3)
+DROP_LATE = cython.declare(cython.int, 4)
+
+# Why a stream ended.
+END_FIN = cython.declare(cython.int, 1)
+END_RESET = cython.declare(cython.int, 2)
+END_SYN = cython.declare(cython.int, 3)
+END_RESTART = cython.declare(cython.int, 4)
+END_EVICTED = cython.declare(cython.int, 5)
+END_CAPTURE = cython.declare(cython.int, 6)
 
 COUNTS = cython.declare(cython.int, 6)
 """Counts of a stream: packets, captured, delivered, duplicate, dropped, missing."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from wireloom.columnar.kernel import shim as cython
 from wireloom.columnar.kernel.exact import _ALL64, Wide
-from wireloom.columnar.kernel.packets import Packets, _array, _wider
+from wireloom.columnar.kernel.flows import _array, _wider
+from wireloom.columnar.kernel.packets import Packets
 from wireloom.columnar.kernel.primitives import be16, be32, le16, le32
 
 __all__ = [
@@ -66,12 +67,12 @@ _ORDER = cython.declare(cython.uint, 0x1A2B3C4D)
 _TOP = cython.declare(cython.ulonglong, 0x7FFFFFFFFFFFFFFF)
 
 
-def word(data, pos, end, is_big):
+def file_word(data, pos, end, is_big):
     """Four bytes in the file's order."""
     return be32(data, pos, end) if is_big else le32(data, pos, end)
 
 
-def half(data, pos, end, is_big):
+def file_half(data, pos, end, is_big):
     """Two bytes in the file's order."""
     return be16(data, pos, end) if is_big else le16(data, pos, end)
 
@@ -99,15 +100,15 @@ def is_record(data, pos, end, is_big, is_strict):
 
     Files with nanoseconds under the magic of microseconds exist, so up to 10**9 is believed.
     """
-    captured: cython.uint = word(data, pos + 8, end, is_big)
-    length: cython.uint = word(data, pos + 12, end, is_big)
+    captured: cython.uint = file_word(data, pos + 8, end, is_big)
+    length: cython.uint = file_word(data, pos + 12, end, is_big)
     if captured > MAX_RECORD:
         return False
-    if captured == 0 and (word(data, pos, end, is_big) == 0 or is_file_header(data, pos, end)):
+    if captured == 0 and (file_word(data, pos, end, is_big) == 0 or is_file_header(data, pos, end)):
         return False
     if not is_strict:
         return True
-    return captured <= length <= _LONGEST and word(data, pos + 4, end, is_big) < 1000000000
+    return captured <= length <= _LONGEST and file_word(data, pos + 4, end, is_big) < 1000000000
 
 
 def pcap_records(
@@ -147,7 +148,7 @@ def pcap_records(
             if not is_record(start, pos, end, is_big, is_strict):
                 rows.stop = RECORDS_BAD
                 break
-            following = pos + 16 + word(start, pos + 8, end, is_big)
+            following = pos + 16 + file_word(start, pos + 8, end, is_big)
             if end - following < 16:
                 if not is_end:
                     rows.stop = RECORDS_MORE
@@ -158,9 +159,9 @@ def pcap_records(
             elif not is_record(start, following, end, is_big, is_strict):
                 rows.stop = RECORDS_BAD
                 break
-            ts = word(start, pos, end, is_big)
-            ts = ts * 1000000000 + word(start, pos + 4, end, is_big) * scale
-            length = word(start, pos + 12, end, is_big)
+            ts = file_word(start, pos, end, is_big)
+            ts = ts * 1000000000 + file_word(start, pos + 4, end, is_big) * scale
+            length = file_word(start, pos + 12, end, is_big)
             if length > _LONGEST:
                 length = _LONGEST
             rows.begin(rows.count, pos + 16, following - pos - 16, length, ts, link)
@@ -214,11 +215,14 @@ def find_record(
                 if not is_record(start, at, end, is_big, True):
                     count = -1
                     break
-                if word(start, at, end, is_big) == 0 or word(start, at + 8, end, is_big) == 0:
+                if (
+                    file_word(start, at, end, is_big) == 0
+                    or file_word(start, at + 8, end, is_big) == 0
+                ):
                     count = -1
                     break
                 count += 1
-                at += 16 + word(start, at + 8, end, is_big)
+                at += 16 + file_word(start, at + 8, end, is_big)
                 if count >= _CHAIN and at > beyond:
                     rows.stop = RECORDS_FOUND
                     break
@@ -340,18 +344,18 @@ def pcapng_records(
             if end - pos < 12:
                 rows.stop = RECORDS_BAD if is_end else RECORDS_MORE
                 break
-            kind = word(start, pos, end, is_big)
+            kind = file_word(start, pos, end, is_big)
             if kind == _SECTION:
                 rows.stop = RECORDS_BLOCK
                 break
-            size = word(start, pos + 4, end, is_big)
+            size = file_word(start, pos + 4, end, is_big)
             if size < 12 or size & 3 or size > MAX_BLOCK:
                 rows.stop = RECORDS_BAD
                 break
             if end - pos < size:
                 rows.stop = RECORDS_BAD if is_end else RECORDS_MORE
                 break
-            if word(start, pos + size - 4, end, is_big) != size:
+            if file_word(start, pos + size - 4, end, is_big) != size:
                 rows.stop = RECORDS_BAD
                 break
             if kind == 1:
@@ -368,7 +372,7 @@ def pcapng_records(
             interface = 0
             ts = NO_TIME
             if kind == 3:
-                length = word(start, pos + 8, end, is_big)
+                length = file_word(start, pos + 8, end, is_big)
                 captured = length
                 if interfaces.count and interfaces.snap[0] and captured > interfaces.snap[0]:
                     captured = interfaces.snap[0]
@@ -376,17 +380,17 @@ def pcapng_records(
                     captured = size - 16
             else:
                 if kind == 6:
-                    interface = word(start, pos + 8, end, is_big)
+                    interface = file_word(start, pos + 8, end, is_big)
                 else:
-                    interface = half(start, pos + 8, end, is_big)
-                captured = word(start, pos + 20, end, is_big)
-                length = word(start, pos + 24, end, is_big)
+                    interface = file_half(start, pos + 8, end, is_big)
+                captured = file_word(start, pos + 20, end, is_big)
+                length = file_word(start, pos + 24, end, is_big)
             if interface >= interfaces.count or captured > size - head - 4:
                 rows.stop = RECORDS_PACKET
                 break
             if kind != 3:
-                ticks = word(start, pos + 12, end, is_big)
-                ticks = ticks << 32 | word(start, pos + 16, end, is_big)
+                ticks = file_word(start, pos + 12, end, is_big)
+                ticks = ticks << 32 | file_word(start, pos + 16, end, is_big)
                 ts = interfaces.time(interface, ticks)
             if length > _LONGEST:
                 length = _LONGEST
@@ -398,7 +402,7 @@ def pcapng_records(
 
 def is_block(data, pos, end, is_big):
     """Bytes of the block at `pos`; 0 if none can stand there, -1 if more bytes are needed."""
-    kind: cython.uint = word(data, pos, end, is_big)
+    kind: cython.uint = file_word(data, pos, end, is_big)
     size: cython.Py_ssize_t
     if end - pos < 12:
         return -1
@@ -412,12 +416,12 @@ def is_block(data, pos, end, is_big):
             return 0
     elif kind == 0 or (kind > 12 and kind != 0xBAD and kind != 0x40000BAD):
         return 0
-    size = word(data, pos + 4, end, is_big)
+    size = file_word(data, pos + 4, end, is_big)
     if size < 12 or size & 3 or size > MAX_BLOCK:
         return 0
     if end - pos < size:
         return -1
-    return size if word(data, pos + size - 4, end, is_big) == size else 0
+    return size if file_word(data, pos + size - 4, end, is_big) == size else 0
 
 
 def find_block(

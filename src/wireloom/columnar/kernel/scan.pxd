@@ -11,7 +11,7 @@ cdef class Scan:
     cdef readonly HeaderRules rules
     cdef public Py_ssize_t limit
     cdef readonly Py_ssize_t pos, need, suspect
-    cdef Py_ssize_t stop, looked, searched, reach
+    cdef Py_ssize_t stop, looked, searched, reach, known_at, known_size
     cdef readonly int bad
     cdef int scan(self, Frames out, const unsigned char* data, Py_ssize_t end, bint is_last) noexcept nogil
     cdef bint is_clean(self) noexcept nogil

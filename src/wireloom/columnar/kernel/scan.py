@@ -101,6 +101,8 @@ class Scan:
         self.need = pos + 1
         self.stop = self.looked = self.searched = self.suspect = self.reach = 0
         self.bad = 0
+        self.known_at = -1
+        self.known_size = 0
 
     def drop(self, count: cython.Py_ssize_t) -> None:
         """Forget the first `count` bytes, which are decided."""
@@ -111,6 +113,7 @@ class Scan:
         self.searched = max(0, self.searched - count)
         self.suspect = max(0, self.suspect - count)
         self.reach = max(0, self.reach - count)
+        self.known_at -= count
 
     def run(
         self,
@@ -302,8 +305,14 @@ class Scan:
 
     def measure(self, data, pos, end, is_last):
         """Bytes of the frame whose header starts at `pos`; 0: none does; `RUN_WAIT`."""
-        size: cython.Py_ssize_t = self.rules.measure(data, pos, end)
+        size: cython.Py_ssize_t
+        if pos == self.known_at:
+            return self.known_size
+        size = self.rules.measure(data, pos, end)
         if size > 0:
+            # What is behind a frame is asked for once more when it is its turn.
+            self.known_at = pos
+            self.known_size = size
             return size
         if size == CUT_HEADER and not is_last:
             self.need = max(pos + self.rules.needed, end + 1)

@@ -52,6 +52,14 @@ from wireloom.columnar.kernel.held import Held
 from wireloom.columnar.kernel.packets import PACKET_UDP, Packets, is_checked
 from wireloom.columnar.kernel.pieces import (
     COUNTS,
+    DROP_BEFORE,
+    DROP_CHECKSUM,
+    DROP_LATE,
+    DROP_STRAY,
+    END_FIN,
+    END_RESET,
+    END_RESTART,
+    END_SYN,
     PIECE_DATA,
     PIECE_DROP,
     PIECE_END,
@@ -62,16 +70,6 @@ from wireloom.columnar.kernel.pieces import (
 from wireloom.columnar.kernel.records import NO_TIME
 
 __all__ = [
-    "DROP_BEFORE",
-    "DROP_CHECKSUM",
-    "DROP_LATE",
-    "DROP_STRAY",
-    "END_CAPTURE",
-    "END_EVICTED",
-    "END_FIN",
-    "END_RESET",
-    "END_RESTART",
-    "END_SYN",
     "TCP_DONE",
     "TCP_PRESSURE",
     "TCP_ROOM",
@@ -85,28 +83,14 @@ TCP_ROOM = cython.declare(cython.int, 1)
 TCP_PRESSURE = cython.declare(cython.int, 2)
 """More is held than allowed: give up holes, then go on with the next packet."""
 
-# Why bytes were dropped.
-DROP_STRAY = cython.declare(cython.int, 1)
-DROP_CHECKSUM = cython.declare(cython.int, 2)
-DROP_BEFORE = cython.declare(cython.int, 3)
-DROP_LATE = cython.declare(cython.int, 4)
-
-# Why a stream ended.
-END_FIN = cython.declare(cython.int, 1)
-END_RESET = cython.declare(cython.int, 2)
-END_SYN = cython.declare(cython.int, 3)
-END_RESTART = cython.declare(cython.int, 4)
-END_EVICTED = cython.declare(cython.int, 5)
-END_CAPTURE = cython.declare(cython.int, 6)
-
 TCP_FIN = cython.declare(cython.int, 1)
 TCP_SYN = cython.declare(cython.int, 2)
 TCP_RST = cython.declare(cython.int, 4)
 
-_MOD = cython.declare(cython.longlong, 0x100000000)
-_MASK = cython.declare(cython.longlong, 0xFFFFFFFF)
-_HALF = cython.declare(cython.longlong, 0x80000000)
-_OPEN = cython.declare(cython.int, 43)
+SEQ_MOD = cython.declare(cython.longlong, 0x100000000)
+SEQ_MASK = cython.declare(cython.longlong, 0xFFFFFFFF)
+SEQ_HALF = cython.declare(cython.longlong, 0x80000000)
+_OPEN_BITS = cython.declare(cython.int, 43)
 """Bits that tell an open stream: F_KNOWN, F_STARTED, F_FINAL and F_CLOSED."""
 _STRAYS = cython.declare(cython.int, 3)
 """Segments in a row, far from what is expected, that are a new connection."""
@@ -139,8 +123,8 @@ class Streams:
         self.flows = FlowRows()
         # A segment is cut by the nodes of its flow into at most one more than they are.
         self.held = Held(2 * max_flow_packets + 16)
-        # Every node may become a gap and data, and so may what one packet adds.
-        self.most_pieces = 4 * max_flow_packets + 64
+        # Each of these may become a gap, data, and the gap of what was cut off behind it.
+        self.most_pieces = 6 * max_flow_packets + 64
         self.pieces.widen(self.flows.capacity)
 
     def make_room(self, flows: int, size: int) -> None:
@@ -227,7 +211,7 @@ class Streams:
             self.datagram(row, flow, at, size, total, ts)
             return
         if flags & TCP_SYN:
-            seq = (seq + 1) & _MASK
+            seq = (seq + 1) & SEQ_MASK
             if not row[S_FLAGS] & F_KNOWN:
                 self.begin(row, seq, ts)
             elif seq != row[S_FIRST]:
@@ -242,15 +226,15 @@ class Streams:
             if total == 0:
                 return
             self.begin(row, seq, ts)
-        ahead = (seq - row[S_FIRST] - row[S_NEXT]) & _MASK
-        if ahead >= _HALF:
-            ahead -= _MOD
+        ahead = (seq - row[S_FIRST] - row[S_NEXT]) & SEQ_MASK
+        if ahead >= SEQ_HALF:
+            ahead -= SEQ_MOD
         if (
             ahead == 0
             and size
             and size == total
             and row[S_HEAD] == 0
-            and row[S_FLAGS] & _OPEN == F_KNOWN | F_STARTED
+            and row[S_FLAGS] & _OPEN_BITS == F_KNOWN | F_STARTED
             and not flags & (TCP_FIN | TCP_RST)
         ):
             # The common case: the next bytes, and nothing is held.
@@ -292,8 +276,8 @@ class Streams:
         if flags & TCP_FIN and not row[S_FLAGS] & F_FINAL and ahead + total >= 0:
             row[S_FLAGS] |= F_FINAL
             # Measured again: the segment has moved the next offset.
-            ahead = (seq + total - row[S_FIRST] - row[S_NEXT]) & _MASK
-            row[S_FINAL] = row[S_NEXT] + (ahead - _MOD if ahead >= _HALF else ahead)
+            ahead = (seq + total - row[S_FIRST] - row[S_NEXT]) & SEQ_MASK
+            row[S_FINAL] = row[S_NEXT] + (ahead - SEQ_MOD if ahead >= SEQ_HALF else ahead)
         if flags & TCP_RST:
             row[S_FLAGS] |= F_RESET
             if row[S_HEAD] == 0 and ahead <= 0:
@@ -472,7 +456,7 @@ class Streams:
         if row[S_FLAGS] & F_CLOSED:
             return False
         row[S_STRAYS] = row[S_STRAYS] + 1 if row[S_STRAYS] and row[S_STRAY] == seq else 1
-        row[S_STRAY] = (seq + total) & _MASK
+        row[S_STRAY] = (seq + total) & SEQ_MASK
         return row[S_STRAYS] < _STRAYS
 
     def release(self, row, flow):
