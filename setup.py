@@ -1,8 +1,8 @@
-"""Builds the one extension: the columnar kernel, ahead of time, for every Python from 3.11 on (abi3).
+"""Builds the one extension, the columnar kernel, for every Python from 3.11 on (abi3).
 
-The kernel is written in small modules of Cython's pure Python mode (`src/wireloom/columnar/kernel/`),
-which also run as they are. Here they are joined into one module, in the order of `PARTS`, so that
-the compiler can inline across them and there is one file to ship.
+The kernel is written in small modules of Cython's pure Python mode, which also run as they are
+(`src/wireloom/columnar/kernel/`). Here they are joined into one module, in the order of `PARTS`, so
+that the compiler can inline across them and there is one file to ship.
 
 Without a C compiler on the machine, the one in the `ziglang` package is used if that is installed.
 A build that fails leaves a working package: the same code then runs interpreted, with a warning.
@@ -74,7 +74,9 @@ def extensions() -> list[Extension]:
     out = Path("build/kernel/wireloom/columnar")
     for package in (out, out.parent):
         write(HERE / package / "__init__.py", "")
-    head = "# cython: language_level=3\n# Joined by setup.py; edit the parts instead.\nimport cython\n"
+    head = (
+        "# cython: language_level=3\n# Joined by setup.py; edit the parts instead.\nimport cython\n"
+    )
     write(HERE / out / "_kernel.py", head + join(".py"))
     write(HERE / out / "_kernel.pxd", join(".pxd"))
     is_checked = mode in ("checked", "asan")

@@ -32,7 +32,6 @@ __all__ = [
     "arrow_type",
     "docs_rows",
     "spark_ddl",
-    "spark_struct",
     "spark_type",
     "table",
     "table_names",
@@ -231,7 +230,9 @@ FIELDS: Final = _table(
     "fields",
     "one field of a TibMsg, TibrvMsg or QForm message, those of nested messages included",
     Column("position", "i32", "index of the field in its message"),
-    Column("name", "name", "the field's name; null if it has none. Bytes that are not UTF-8: \\xNN"),
+    Column(
+        "name", "name", "the field's name; null if it has none. Bytes that are not UTF-8: \\xNN"
+    ),
     Column("fid", "i32", "field id: QForm, and TibrvMsg names with a suffix"),
     Column("type", "kind", "type on the wire; of a TibMsg array with its elements: array_int"),
     Column("size", "i32", "data bytes on the wire"),
@@ -473,22 +474,6 @@ def spark_ddl(of: Table | str) -> str:
     return ", ".join(
         f"`{column.name.replace('`', '``')}` {spark_type(column.type)}" for column in chosen.columns
     )
-
-
-def spark_struct(of: Table | str) -> Any:
-    """The schema as pyspark's ``StructType``, with the columns' docs as comments.
-
-    Raises:
-        OptionError: there is no such table.
-        ImportError: pyspark is not installed.
-    """
-    from pyspark.sql.types import StructType  # type: ignore[import-not-found,unused-ignore]
-
-    chosen = table(of) if isinstance(of, str) else of
-    struct = StructType.fromDDL(spark_ddl(chosen))
-    for field, column in zip(struct.fields, chosen.columns, strict=True):
-        field.metadata = {"comment": column.doc}
-    return struct
 
 
 def docs_rows(of: Table | str) -> list[tuple[str, str, str, str]]:

@@ -1,4 +1,4 @@
-"""Exact arithmetic and text tests on values from the wire: 128-bit products, decimals, UTF-8, dates.
+"""Exact arithmetic and text tests on values from the wire: decimals, UTF-8, dates.
 
 Whole numbers only. A real is taken apart into its mantissa and exponent, so that the nearest
 decimal is found without any rounding on the way, the same on every machine and interpreted.
@@ -162,7 +162,7 @@ def is_utf8(data, pos, end):
 
 
 def days_of(year, month, day):
-    """Days from 1970-01-01 to a date of the Gregorian calendar that exists; -1000000 if it does not.
+    """Days from 1970-01-01 to a date of the Gregorian calendar; -1000000 if there is no such.
 
     The year starts in March here, which puts the leap day last.
     """

@@ -223,8 +223,10 @@ class FieldRows:
         magnitude = double_of(bits & ~(cython.cast(cython.ulonglong, 1) << 63))
         while places <= _SCALE:
             self.wide.units(bits, self.powers[places], 0)
-            if self.wide.has_overflowed or self.wide.high or (
-                places and self.wide.low >= _LARGEST_SHORT
+            if (
+                self.wide.has_overflowed
+                or self.wide.high
+                or (places and self.wide.low >= _LARGEST_SHORT)
             ):
                 break
             units = cython.cast(cython.double, self.wide.low)
@@ -380,7 +382,7 @@ def number(data, pos, stop, end):
 
 
 def month_of(data, pos, end):
-    """1 to 12 for the English name of a month in any case, of three letters; 0 for anything else."""
+    """1 to 12 for the three letters of an English month, in any case; 0 for anything else."""
     name: cython.uint = u8(data, pos, end) << 16 | u8(data, pos + 1, end) << 8
     name = (name | u8(data, pos + 2, end)) & 0xDFDFDF
     if name == 0x4A414E:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from wireloom.columnar.kernel import shim as cython
 from wireloom.columnar.kernel.fieldrows import MAX_DEPTH, FieldRows, as_signed, single_bits
-from wireloom.columnar.kernel.names import FULL, Names
+from wireloom.columnar.kernel.names import FULL
 from wireloom.columnar.kernel.primitives import be16, be32, be64, find_zero, room, u8
 
 __all__ = ["BAD", "GOOD", "NO_ROOM", "tibmsg_rows"]
@@ -199,7 +199,7 @@ def tibmsg_message(rows, data, pos, end, frame, max_fields, max_depth):
 
 
 def signed_of(data, pos, end):
-    """The big-endian two's complement number that fills ``data[pos:end]``, of 1, 2, 4 or 8 bytes."""
+    """The big-endian two's complement number in ``data[pos:end]``, of 1, 2, 4 or 8 bytes."""
     size: cython.Py_ssize_t = end - pos
     value: cython.longlong
     if size == 4:
