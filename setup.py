@@ -1,8 +1,8 @@
-"""Builds the one extension, the columnar kernel, for every Python from 3.11 on (abi3).
+"""Builds the one extension: the columnar kernel, ahead of time, for every Python from 3.11 on (abi3).
 
-The kernel is written in small modules of Cython's pure Python mode, which also run as they are
-(`src/wireloom/columnar/kernel/`). Here they are joined into one module, in the order of `PARTS`, so
-that the compiler can inline across them and there is one file to ship.
+The kernel is written in small modules of Cython's pure Python mode (`src/wireloom/columnar/kernel/`),
+which also run as they are. Here they are joined into one module, in the order of `PARTS`, so that
+the compiler can inline across them and there is one file to ship.
 
 Without a C compiler on the machine, the one in the `ziglang` package is used if that is installed.
 A build that fails leaves a working package: the same code then runs interpreted, with a warning.
@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import sys
+from ast import literal_eval
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -29,11 +30,22 @@ PARTS = (HERE / KERNEL / "PARTS").read_text().split()
 _OWN_IMPORT = re.compile(
     r"^from wireloom\.columnar\.kernel(\.\w+)? import (\([^)]*\)|[^\n]*)\n"
     r"|^from __future__ import annotations\n"
-    r"|^from math import ldexp\n"  # the extension has C's, see fieldrows.pxd
+    r"|^\w+ = later\([^)]*\)\n"  # all parts are there at once
     r"|^from wireloom\.columnar\.kernel\.\w+ cimport (\([^)]*\)|[^\n]*)\n"
     r"|^__all__ = \[[^\]]*\]\n",
     re.MULTILINE,
 )
+
+
+_CONSTANT = re.compile(r"^(\w+) = cython\.declare\(cython\.(\w+), (-?[\w.]+)\)", re.MULTILINE)
+_C_TYPES = {
+    "double": ("double", ""),
+    "int": ("int", ""),
+    "longlong": ("long long", "LL"),
+    "Py_ssize_t": ("Py_ssize_t", ""),
+    "uint": ("unsigned int", "U"),
+    "ulonglong": ("unsigned long long", "ULL"),
+}
 
 
 def join(suffix: str) -> str:
@@ -42,8 +54,24 @@ def join(suffix: str) -> str:
     for part in PARTS:
         path = HERE / KERNEL / f"{part}{suffix}"
         if path.exists():
-            texts.append(f"# --- {path.name}\n" + _OWN_IMPORT.sub("", path.read_text()))
+            texts.append(f"# --- {path.name}\n" + _OWN_IMPORT.sub("", path.read_text("utf-8")))
     return "\n".join(texts)
+
+
+def constants(text: str) -> str:
+    """Declarations for the constants of the joined parts.
+
+    As variables, which they are without this, they would be loaded from memory each time, and the
+    compiler could not tell that one of them is zero or that two are different.
+    """
+    macros, names = [], []
+    for name, kind, value in _CONSTANT.findall(text):
+        c_type, ending = _C_TYPES[kind]
+        number = literal_eval(value)
+        macros.append(f"    #define WIRELOOM_{name} (({c_type}){number!r}{ending})\n")
+        names.append(f'    const {c_type} {name} "WIRELOOM_{name}"\n')
+    quotes = '    """\n'
+    return "cdef extern from *:\n" + quotes + "".join(macros) + quotes + "".join(names)
 
 
 def write(path: Path, text: str) -> None:
@@ -74,11 +102,10 @@ def extensions() -> list[Extension]:
     out = Path("build/kernel/wireloom/columnar")
     for package in (out, out.parent):
         write(HERE / package / "__init__.py", "")
-    head = (
-        "# cython: language_level=3\n# Joined by setup.py; edit the parts instead.\nimport cython\n"
-    )
-    write(HERE / out / "_kernel.py", head + join(".py"))
-    write(HERE / out / "_kernel.pxd", join(".pxd"))
+    head = "# cython: language_level=3\n# Joined by setup.py; edit the parts instead.\nimport cython\n"
+    source = join(".py")
+    write(HERE / out / "_kernel.py", head + _CONSTANT.sub("", source))
+    write(HERE / out / "_kernel.pxd", constants(source) + join(".pxd"))
     is_checked = mode in ("checked", "asan")
     flags = ["-O1", "-g", "-fsanitize=address,undefined"] if mode == "asan" else ["-O3"]
     kernel = Extension(

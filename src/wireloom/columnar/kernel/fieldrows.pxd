@@ -1,40 +1,46 @@
-from libc.math cimport ldexp
 cdef class FieldRows:
-    cdef readonly Py_ssize_t capacity, text_capacity, count, text_used, binary_used, slow_count
-    cdef Py_ssize_t mark_count, mark_text, mark_binary, mark_slow
-    cdef public Py_ssize_t field_at
-    cdef public int want
+    cdef readonly Py_ssize_t capacity, count, text_capacity, text_used, binary_capacity, binary_used
+    cdef readonly int want, dense, seen
+    cdef readonly bint keeps
+    cdef bint is_full
+    cdef readonly KeyRows keys
+    cdef readonly dict buffers
+    cdef object allocate
     cdef Wide wide
-    cdef readonly Names names, paths
-    cdef unsigned long long[::1] powers
-    cdef long long[::1] ends
-    cdef int[::1] indexes, path_at
-    cdef unsigned char[::1] path_text
-    cdef Py_ssize_t path_used
-    cdef readonly int[::1] frame, path, position, name, fid, type, size, value_date, partial
-    cdef readonly int[::1] text_ends, binary_ends, slow_row
-    cdef readonly long long[::1] value_int, value_time, value_ts, hint, slow_at
-    cdef readonly unsigned long long[::1] value_real, value_decimal
-    cdef readonly unsigned char[::1] name_valid, fid_valid, int_valid, real_valid, decimal_valid
-    cdef readonly unsigned char[::1] date_valid, time_valid, ts_valid, is_blank, hint_valid
-    cdef readonly unsigned char[::1] partial_valid, text_valid, binary_valid, text, binary
+    cdef int mask
+    cdef unsigned long long real_bits, decimal_low, decimal_high
+    cdef int real_hint
+    cdef bint real_single
+    cdef Py_ssize_t text_start, text_stop, binary_start
+    cdef Py_ssize_t mark_count, mark_text, mark_binary
+    cdef Py_ssize_t date_filled, time_filled, ts_filled, fid_filled, partial_filled, decimal_filled
+    cdef Py_ssize_t hint_filled, binary_filled
+    cdef int[::1] name, position, size, value_date, fid, text_ends, binary_ends
+    cdef signed char[::1] type
+    cdef long long[::1] value_int, hint, value_time, value_ts, partial
+    cdef unsigned long long[::1] value_real, value_decimal
+    cdef unsigned char[::1] low, high, text, binary
     cdef void mark(self) noexcept nogil
     cdef void back(self) noexcept nogil
-    cdef bint has_room(self, Py_ssize_t size) noexcept nogil
+    cdef bint reserve(self, Py_ssize_t size) noexcept nogil
+    cdef void begin(self, int position, int code, int size, int name) noexcept nogil
+    cdef void end(self) noexcept nogil
+    cdef void put_values(self, Py_ssize_t row, long long number, unsigned long long bits, unsigned long long low, unsigned long long high, long long hint) noexcept nogil
+    cdef void put_facts(self, Py_ssize_t row, int position, int code, int size, int name, int mask) noexcept nogil
+    cdef void put_type(self, int code) noexcept nogil
     cdef void put_int(self, long long value) noexcept nogil
     cdef void put_uint(self, unsigned long long value) noexcept nogil
-    cdef void put_wide(self, bint is_negative) noexcept nogil
-    cdef void put_real(self, unsigned long long bits, long long hint, bint is_single) noexcept nogil
-    cdef void put_shortest(self, unsigned long long bits, bint is_negative) noexcept nogil
-    cdef void slow(self) noexcept nogil
+    cdef bint settle(self, bint is_negative) noexcept nogil
+    cdef bint decimal(self, unsigned long long bits, int hint, bint is_single) noexcept nogil
+    cdef void put_decimal(self) noexcept nogil
+    cdef void put_real(self, unsigned long long bits, int hint, bint is_single) noexcept nogil
+    cdef void put_hint(self, long long value) noexcept nogil
+    cdef void put_date(self, int days) noexcept nogil
+    cdef void put_time(self, long long nanos) noexcept nogil
+    cdef void put_ts(self, long long nanos) noexcept nogil
+    cdef void put_fid(self, int fid) noexcept nogil
+    cdef void put_partial(self, long long offset) noexcept nogil
+    cdef Py_ssize_t put_string(self, const unsigned char* data, Py_ssize_t pos, Py_ssize_t stop, Py_ssize_t end) noexcept nogil
     cdef void put_text(self, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
     cdef void put_binary(self, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
     cdef void put_address(self, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
-    cdef void put_date_text(self, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
-    cdef void put_time_text(self, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
-    cdef void next_row(self) noexcept nogil
-cdef double double_of(unsigned long long bits) noexcept nogil
-cdef int number(const unsigned char* data, Py_ssize_t pos, Py_ssize_t stop, Py_ssize_t end) noexcept nogil
-cdef int month_of(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
-cdef unsigned long long single_bits(unsigned int bits) noexcept nogil
-cdef long long as_signed(unsigned long long value) noexcept nogil

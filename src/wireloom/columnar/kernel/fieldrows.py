@@ -1,276 +1,476 @@
 """The columns of the `fields` table while they are filled: one row a field, null unless set.
 
-All buffers start as zeros, so that a null costs nothing. Rows are added for whole messages: `mark`
-before one, `back` when it turns out not to fit or not to be readable.
+Rows are added for whole messages: `mark` before one, `back` when it turns out not to fit or not to
+be readable. What is set in a row is noted in `mask`; the bitmaps are made of the masks at the end.
 """
 
 from __future__ import annotations
 
-from math import ldexp
+from collections.abc import Callable
+from typing import Any
 
 from wireloom.columnar.kernel import shim as cython
-from wireloom.columnar.kernel.exact import _FRACTION, Wide, days_of, is_utf8
-from wireloom.columnar.kernel.names import Names
-from wireloom.columnar.kernel.primitives import copy_bytes, is_ascii, u8
+from wireloom.columnar.kernel.exact import HINT_BLANK, Wide, is_utf8
+from wireloom.columnar.kernel.keyrows import KeyRows, new_column
+from wireloom.columnar.kernel.primitives import copy_bytes, copy_short, find_zero, is_ascii, u8
 
 __all__ = ["FieldRows"]
 
-# Columns that can be left out; bits of `want`.
-WANT_INT = cython.declare(cython.int, 1)
-WANT_REAL = cython.declare(cython.int, 2)
-WANT_DECIMAL = cython.declare(cython.int, 4)
-WANT_TEXT = cython.declare(cython.int, 8)
-WANT_BINARY = cython.declare(cython.int, 16)
-WANT_DATE = cython.declare(cython.int, 32)
-WANT_TIME = cython.declare(cython.int, 64)
+# What a row has: bits of its mask, and of `want` and `dense`.
+V_NAME = cython.declare(cython.int, 1)
+V_INT = cython.declare(cython.int, 2)
+V_REAL = cython.declare(cython.int, 4)
+V_DECIMAL = cython.declare(cython.int, 8)
+V_TEXT = cython.declare(cython.int, 16)
+V_HINT = cython.declare(cython.int, 32)
+V_DATE = cython.declare(cython.int, 64)
+V_TIME = cython.declare(cython.int, 128)
+V_BINARY = cython.declare(cython.int, 256)
+V_BLANK = cython.declare(cython.int, 512)
+V_TS = cython.declare(cython.int, 1024)
+V_FID = cython.declare(cython.int, 2048)
+V_PARTIAL = cython.declare(cython.int, 4096)
+V_BIG = cython.declare(cython.int, 8192)
+"""An integer over 63 bits; a bit of the mask only."""
+# Columns without nulls: bits of `want` only.
+V_POSITION = cython.declare(cython.int, 65536)
+V_TYPE = cython.declare(cython.int, 131072)
+V_SIZE = cython.declare(cython.int, 262144)
 
-MAX_DEPTH = cython.declare(cython.int, 200)
-"""As the object path's: nesting that no limit can raise."""
-
-_SCALE = cython.declare(cython.int, 15)
-_INFINITE = cython.declare(cython.ulonglong, 0x7FF)
-_ALL_ONES = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 _DECIMAL_HIGH = cython.declare(cython.ulonglong, 0x4B3B4CA85A86C47A)
 """Upper half of 10**38: a decimal128 holds less."""
 _DECIMAL_LOW = cython.declare(cython.ulonglong, 0x098A224000000000)
-_LARGEST_SHORT = cython.declare(cython.ulonglong, 1000000000000000)
-"""Decimals of up to 15 digits tell all doubles apart that they are nearest to."""
-
-
-def _column(code: str, rows: int) -> memoryview:
-    size = {"B": 1, "i": 4, "q": 8, "Q": 8}[code]
-    return memoryview(bytearray(size * max(rows, 1))).cast(code)
-
-
-def _bits(rows: int) -> memoryview:
-    return memoryview(bytearray(rows // 8 + 8))
+_SIGN_BIT = cython.declare(cython.ulonglong, 0x8000000000000000)
+_UNSIGNED = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
+_COLUMN_SCALE = cython.declare(cython.int, 15)
 
 
 @cython.final
 @cython.cclass
 class FieldRows:
-    """Rows of the `fields` table."""
+    """Rows of the `fields` table; or, with `keeps` false, one row over and over."""
 
-    def __init__(self, rows: int, text: int, want: int = 127) -> None:
+    def __init__(
+        self,
+        want: int,
+        dense: int,
+        key_want: int,
+        rows: int,
+        text: int,
+        allocate: Callable[[int], Any] = bytearray,
+        keeps: bool = True,
+    ) -> None:
+        """Room for `rows` rows and `text` bytes of text, and as many of binary.
+
+        Args:
+            want: the columns to build, as bits.
+            dense: those that most rows have. The others are filled up when a row has them.
+            key_want: the key columns to build.
+            rows: how many rows.
+            text: how many bytes.
+            allocate: gives memory, not cleared.
+            keeps: whether rows are kept.
+        """
+        self.want = want
+        self.dense = dense & want
+        self.seen = dense
+        self.decimal_low = self.decimal_high = 0
+        self.keys = KeyRows(key_want)
         self.capacity = rows
         self.text_capacity = text
-        self.want = want
+        self.binary_capacity = text
+        self.allocate = allocate
+        self.keeps = keeps
         self.wide = Wide()
-        powers = [10**i for i in range(20)]
-        self.powers = _column("Q", 20)
-        for i, power in enumerate(powers):
-            self.powers[i] = power
-        self.names = Names()
-        self.paths = Names()
-        self.ends = _column("q", 256)
-        self.indexes = _column("i", 256)
-        self.path_at = _column("i", 256)
-        self.path_text = _column("B", 65536)
-        self.path_used = 0
+        self.buffers: dict[str, Any] = {}
         self.reset()
 
     def reset(self) -> None:
-        """Start a new batch. Names keep their numbers; the columns are new buffers."""
+        """Start a new batch with new columns."""
         rows = self.capacity
-        self.count = self.text_used = self.binary_used = self.slow_count = 0
-        self.frame = _column("i", rows)
-        self.path = _column("i", rows)
-        self.position = _column("i", rows)
-        self.name = _column("i", rows)
-        self.name_valid = _bits(rows)
-        self.fid = _column("i", rows)
-        self.fid_valid = _bits(rows)
-        self.type = _column("i", rows)
-        self.size = _column("i", rows)
-        self.value_int = _column("q", rows)
-        self.int_valid = _bits(rows)
-        self.value_real = _column("Q", rows)
-        self.real_valid = _bits(rows)
-        self.value_decimal = _column("Q", 2 * rows)
-        self.decimal_valid = _bits(rows)
-        self.value_date = _column("i", rows)
-        self.date_valid = _bits(rows)
-        self.value_time = _column("q", rows)
-        self.time_valid = _bits(rows)
-        self.value_ts = _column("q", rows)
-        self.ts_valid = _bits(rows)
-        self.is_blank = _bits(rows)
-        self.hint = _column("q", rows)
-        self.hint_valid = _bits(rows)
-        self.partial = _column("i", rows)
-        self.partial_valid = _bits(rows)
-        self.text_ends = _column("i", rows + 1)
-        self.text_valid = _bits(rows)
-        self.text = _column("B", self.text_capacity)
-        self.binary_ends = _column("i", rows + 1)
-        self.binary_valid = _bits(rows)
-        self.binary = _column("B", self.text_capacity)
-        self.slow_row = _column("i", rows)
-        self.slow_at = _column("q", rows)
+        self.count = self.text_used = self.binary_used = 0
+        # What most rows of the last batch had, most of the next will have.
+        self.dense &= self.seen | ~(V_DECIMAL | V_HINT)
+        self.dense |= self.seen & self.want & (V_DECIMAL | V_HINT)
+        most: cython.int = V_INT | V_REAL | V_DECIMAL | V_HINT
+        every: cython.int = V_POSITION | V_TYPE | V_SIZE | V_NAME | V_TEXT
+        self.is_full = self.dense & most == most and self.want & every == every
+        self.text_start = self.binary_start = 0
+        self.text_stop = -1
+        self.seen = self.mask = 0
+        self.date_filled = self.time_filled = self.ts_filled = self.binary_filled = 0
+        self.fid_filled = self.partial_filled = self.decimal_filled = self.hint_filled = 0
+        self.real_bits = 0
+        self.real_hint = -1
+        self.real_single = False
+        self.mark()
+        self.keys.reset(rows if self.keeps else 0, self.allocate)
+        self.low = self._column("low", "B", rows, 1)
+        self.high = self._column("high", "B", rows, 1)
+        self.name = self._column("name", "i", rows, self.want & V_NAME)
+        self.position = self._column("position", "i", rows, self.want & V_POSITION)
+        self.type = self._column("type", "b", rows, self.want & V_TYPE)
+        self.size = self._column("size", "i", rows, self.want & V_SIZE)
+        self.value_int = self._column("value_int", "q", rows, self.want & V_INT)
+        self.value_real = self._column("value_real", "Q", rows, self.want & V_REAL)
+        self.value_decimal = self._column("value_decimal", "Q", 2 * rows, self.want & V_DECIMAL)
+        self.hint = self._column("hint", "q", rows, self.want & V_HINT)
+        self.value_date = self._column("value_date", "i", rows, self.want & V_DATE)
+        self.value_time = self._column("value_time", "q", rows, self.want & V_TIME)
+        self.value_ts = self._column("value_ts_ns", "q", rows, self.want & V_TS)
+        self.fid = self._column("fid", "i", rows, self.want & V_FID)
+        self.partial = self._column("partial_offset", "q", rows, self.want & V_PARTIAL)
+        self.text_ends = self._column("text_ends", "i", rows + 1, self.want & V_TEXT)
+        self.text = self._column("text", "B", self.text_capacity, self.want & V_TEXT)
+        self.binary_ends = self._column("binary_ends", "i", rows + 1, self.want & V_BINARY)
+        self.binary = self._column("binary", "B", self.binary_capacity, self.want & V_BINARY)
+        self.text_ends[0] = 0
+        self.binary_ends[0] = 0
 
-    def grow(self) -> None:
-        """Make room for one message that did not fit an empty batch."""
+    def _column(self, name: str, code: str, rows: int, is_wanted: int) -> memoryview:
+        return new_column(self.buffers, self.allocate, name, code, rows if is_wanted else 0)
+
+    def grow_rows(self) -> None:
+        """Make room for a message with more fields than a batch has; the batch is empty."""
         self.capacity *= 2
-        self.text_capacity *= 2
-        self.names.grow()
-        self.paths.grow()
         self.reset()
+
+    def grow_text(self, size: int) -> None:
+        """Make room for so many more bytes of text and of binary; the rows stay."""
+        if self.want & V_TEXT:
+            old = self.text
+            self.text_capacity = max(2 * self.text_capacity, self.text_used + size)
+            self.text = self._column("text", "B", self.text_capacity, 1)
+            self.text[: self.text_used] = old[: self.text_used]
+        if self.want & V_BINARY:
+            old = self.binary
+            self.binary_capacity = max(2 * self.binary_capacity, self.binary_used + size)
+            self.binary = self._column("binary", "B", self.binary_capacity, 1)
+            self.binary[: self.binary_used] = old[: self.binary_used]
 
     def mark(self):
         """Remember the state before a message."""
         self.mark_count = self.count
         self.mark_text = self.text_used
         self.mark_binary = self.binary_used
-        self.mark_slow = self.slow_count
 
     def back(self):
         """Take the rows since `mark` back."""
-        row: cython.Py_ssize_t = self.mark_count
-        while row <= self.count and row < self.capacity:
-            self.name_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
-            self.fid_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
-            self.int_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
-            self.real_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
-            self.decimal_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
-            self.date_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
-            self.time_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
-            self.ts_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
-            self.is_blank[row >> 3] &= ~(1 << (row & 7)) & 0xFF
-            self.hint_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
-            self.partial_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
-            self.text_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
-            self.binary_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
-            row += 1
-        self.count = self.mark_count
+        count: cython.Py_ssize_t = self.mark_count
+        self.count = count
         self.text_used = self.mark_text
         self.binary_used = self.mark_binary
-        self.slow_count = self.mark_slow
+        self.date_filled = min(self.date_filled, count)
+        self.time_filled = min(self.time_filled, count)
+        self.ts_filled = min(self.ts_filled, count)
+        self.fid_filled = min(self.fid_filled, count)
+        self.partial_filled = min(self.partial_filled, count)
+        self.decimal_filled = min(self.decimal_filled, count)
+        self.hint_filled = min(self.hint_filled, count)
+        self.binary_filled = min(self.binary_filled, count)
+        self.keys.back(count)
 
-    def has_room(self, size):
-        """Whether one more row with `size` bytes of text or binary fits."""
-        return (
-            self.count < self.capacity
-            and self.text_used + size <= self.text_capacity
-            and self.binary_used + size <= self.text_capacity
-        )
+    def reserve(self, size):
+        """Whether there is room for all text and binary of a message of so many bytes.
+
+        An address of four bytes, seven with its field, becomes up to fifteen characters.
+        """
+        if self.want & V_TEXT and self.text_used + 3 * size + 64 > self.text_capacity:
+            return False
+        return not self.want & V_BINARY or self.binary_used + size <= self.binary_capacity
+
+    def begin(self, position, code, size, name):
+        """Start a row, which has room; its name is -1 if it has none."""
+        row: cython.Py_ssize_t = self.count
+        self.mask = 0
+        self.text_start = self.text_used
+        self.binary_start = self.binary_used
+        self.text_stop = -1
+        if self.want & V_POSITION:
+            self.position[row] = position
+        if self.want & V_TYPE:
+            self.type[row] = code
+        if self.want & V_SIZE:
+            self.size[row] = size
+        if name >= 0:
+            self.mask = V_NAME
+        if self.want & V_NAME:
+            self.name[row] = name if name >= 0 else 0
+        if self.dense & V_INT:
+            self.value_int[row] = 0
+        if self.dense & V_REAL:
+            self.value_real[row] = 0
+        if self.dense & V_DECIMAL:
+            self.value_decimal[2 * row] = 0
+            self.value_decimal[2 * row + 1] = 0
+        if self.dense & V_HINT:
+            self.hint[row] = 0
+
+    def end(self):
+        """Finish the row."""
+        row: cython.Py_ssize_t = self.count
+        mask: cython.int = self.mask & self.want
+        if not self.keeps:
+            self.text_used = 0
+            self.binary_used = 0
+            return
+        self.seen |= mask
+        self.low[row] = mask & 0xFF
+        self.high[row] = mask >> 8
+        row += 1
+        self.count = row
+        if self.want & V_TEXT:
+            self.text_ends[row] = cython.cast(cython.int, self.text_used)
+
+    def put_values(self, row, number, bits, low, high, hint):
+        """What is in the columns that most rows have, at once; zeros where there is nothing."""
+        if self.is_full:
+            self.value_int[row] = number
+            self.value_real[row] = bits
+            self.value_decimal[2 * row] = low
+            self.value_decimal[2 * row + 1] = high
+            self.hint[row] = hint
+            return
+        if self.want & V_INT:
+            self.value_int[row] = number
+        if self.want & V_REAL:
+            self.value_real[row] = bits
+        if self.dense & V_DECIMAL:
+            self.value_decimal[2 * row] = low
+            self.value_decimal[2 * row + 1] = high
+        if self.dense & V_HINT:
+            self.hint[row] = hint
+
+    def put_facts(self, row, position, code, size, name, mask):
+        """What every row has, at once; text and binary are there already."""
+        mask &= self.want
+        self.seen |= mask
+        self.low[row] = mask & 0xFF
+        self.high[row] = mask >> 8
+        if self.is_full:
+            self.position[row] = position
+            self.type[row] = code
+            self.size[row] = size
+            self.name[row] = name if name >= 0 else 0
+            self.text_ends[row + 1] = cython.cast(cython.int, self.text_used)
+            return
+        if self.want & V_POSITION:
+            self.position[row] = position
+        if self.want & V_TYPE:
+            self.type[row] = code
+        if self.want & V_SIZE:
+            self.size[row] = size
+        if self.want & V_NAME:
+            self.name[row] = name if name >= 0 else 0
+        if self.want & V_TEXT:
+            self.text_ends[row + 1] = cython.cast(cython.int, self.text_used)
+
+    def put_type(self, code):
+        """Another type than the row was begun with."""
+        if self.want & V_TYPE:
+            self.type[self.count] = code
 
     def put_int(self, value):
         """A signed number."""
-        if self.want & WANT_INT:
+        self.mask |= V_INT
+        if self.want & V_INT:
             self.value_int[self.count] = value
-            self.int_valid[self.count >> 3] |= 1 << (self.count & 7)
 
     def put_uint(self, value):
         """An unsigned number; what does not fit a signed one becomes a decimal."""
         if value >> 63 == 0:
             self.put_int(cython.cast(cython.longlong, value))
-        elif self.want & WANT_DECIMAL:
-            self.wide.product(value, self.powers[_SCALE])
-            self.put_wide(False)
+            return
+        self.wide.places = 0
+        self.wide.has_overflowed = False
+        self.wide.high = 0
+        self.wide.low = value
+        self.real_bits = value
+        self.mask |= V_BIG
+        if self.want & V_DECIMAL and self.settle(False):
+            self.put_decimal()
 
-    def put_wide(self, is_negative):
-        """The decimal that `wide` holds, in units of the column; nothing if it has overflowed."""
-        high: cython.ulonglong = self.wide.high
-        low: cython.ulonglong = self.wide.low
-        if self.wide.has_overflowed or high > _DECIMAL_HIGH:
-            return
-        if high == _DECIMAL_HIGH and low >= _DECIMAL_LOW:
-            return
+    def settle(self, is_negative):
+        """Turn what `wide` holds into `decimal_low` and `decimal_high`; False if it does not fit."""
+        high: cython.ulonglong
+        low: cython.ulonglong
+        if not self.wide.rescale(_COLUMN_SCALE):
+            return False
+        high = self.wide.high
+        low = self.wide.low
+        if high > _DECIMAL_HIGH or (high == _DECIMAL_HIGH and low >= _DECIMAL_LOW):
+            return False
         if is_negative:
-            low = (~low + 1) & _ALL_ONES
-            high = (~high + (1 if low == 0 else 0)) & _ALL_ONES
-        self.value_decimal[2 * self.count] = low
-        self.value_decimal[2 * self.count + 1] = high
-        self.decimal_valid[self.count >> 3] |= 1 << (self.count & 7)
+            low = (~low + 1) & _UNSIGNED
+            high = (~high + (1 if low == 0 else 0)) & _UNSIGNED
+        self.decimal_low = low
+        self.decimal_high = high
+        return True
+
+    def decimal(self, bits, hint, is_single):
+        """The decimal that a real with a decimal hint stands for; False if it has none."""
+        return (
+            (bits >> 52 & 0x7FF) != 0x7FF
+            and self.wide.scaled(bits, hint, is_single)
+            and self.settle(bits & _SIGN_BIT != 0)
+        )
+
+    def put_decimal(self):
+        """The decimal that `settle` made."""
+        at: cython.Py_ssize_t = self.decimal_filled
+        if not self.dense & V_DECIMAL:
+            while at < self.count:
+                self.value_decimal[2 * at] = 0
+                self.value_decimal[2 * at + 1] = 0
+                at += 1
+            self.decimal_filled = self.count + 1
+        self.value_decimal[2 * self.count] = self.decimal_low
+        self.value_decimal[2 * self.count + 1] = self.decimal_high
+        self.mask |= V_DECIMAL
 
     def put_real(self, bits, hint, is_single):
-        """A real by its bits as a double; with `hint` >= 0 also the decimal it stands for."""
-        factor: cython.ulonglong
-        places: cython.int
-        is_negative: cython.bint = (bits >> 63) != 0
-        is_finite: cython.bint = (bits >> 52 & 0x7FF) != _INFINITE
-        if self.want & WANT_REAL:
-            self.value_real[self.count] = bits
-            self.real_valid[self.count >> 3] |= 1 << (self.count & 7)
-        if hint == 127:
-            self.is_blank[self.count >> 3] |= 1 << (self.count & 7)
-        elif self.want & WANT_DECIMAL and is_finite and hint >= 0:
-            if 1 <= hint <= 8:
-                self.wide.units(bits, 1, hint)
-                factor = self.powers[_SCALE] >> hint  # exact: 10**15 has 15 twos
-                self.wide.times(factor)
-                self.put_wide(is_negative)
-            elif 16 <= hint <= 31:
-                places = hint - 16
-                self.wide.units(bits, self.powers[places], 0)
-                self.wide.times(self.powers[_SCALE - places])
-                self.put_wide(is_negative)
-            elif hint == 0:
-                if is_single:
-                    self.slow()
-                else:
-                    self.put_shortest(bits, is_negative)
-
-    def put_shortest(self, bits, is_negative):
-        """The decimal with the fewest places that reads back as the same double."""
-        places: cython.int = 0
-        magnitude: cython.double
-        units: cython.double
-        power: cython.double
-        self.wide.units(bits, 1, 0)
-        if self.wide.has_overflowed:
+        """A real by its bits as a double; a decimal hint gives it a decimal too, -1 is none."""
+        self.real_bits = bits
+        self.real_hint = hint
+        self.real_single = is_single
+        if hint == HINT_BLANK:
+            self.mask |= V_BLANK
             return
-        magnitude = double_of(bits & ~(cython.cast(cython.ulonglong, 1) << 63))
-        while places <= _SCALE:
-            self.wide.units(bits, self.powers[places], 0)
-            if (
-                self.wide.has_overflowed
-                or self.wide.high
-                or (places and self.wide.low >= _LARGEST_SHORT)
-            ):
-                break
-            units = cython.cast(cython.double, self.wide.low)
-            power = cython.cast(cython.double, self.powers[places])
-            if units / power == magnitude:
-                self.wide.times(self.powers[_SCALE - places])
-                self.put_wide(is_negative)
-                return
-            places += 1
-        self.slow()
+        self.mask |= V_REAL
+        if self.want & V_REAL:
+            self.value_real[self.count] = bits
+        if (
+            (16 <= hint <= 31 or 0 <= hint <= 8)
+            and self.want & V_DECIMAL
+            and self.decimal(bits, hint, is_single)
+        ):
+            self.put_decimal()
 
-    def slow(self):
-        """Leave the rest of this row's value to the object path, which the driver asks."""
-        self.slow_row[self.slow_count] = cython.cast(cython.int, self.count)
-        self.slow_at[self.slow_count] = self.field_at
-        self.slow_count += 1
+    def put_hint(self, value):
+        """The hint's number."""
+        at: cython.Py_ssize_t = self.hint_filled
+        self.mask |= V_HINT
+        if self.want & V_HINT:
+            if not self.dense & V_HINT:
+                while at < self.count:
+                    self.hint[at] = 0
+                    at += 1
+                self.hint_filled = self.count + 1
+            self.hint[self.count] = value
+
+    def put_date(self, days):
+        """A date, in days since 1970."""
+        at: cython.Py_ssize_t = self.date_filled
+        self.mask |= V_DATE
+        if self.want & V_DATE:
+            while at < self.count:
+                self.value_date[at] = 0
+                at += 1
+            self.value_date[self.count] = days
+            self.date_filled = self.count + 1
+
+    def put_time(self, nanos):
+        """A time, in nanoseconds of the day."""
+        at: cython.Py_ssize_t = self.time_filled
+        self.mask |= V_TIME
+        if self.want & V_TIME:
+            while at < self.count:
+                self.value_time[at] = 0
+                at += 1
+            self.value_time[self.count] = nanos
+            self.time_filled = self.count + 1
+
+    def put_ts(self, nanos):
+        """A date-time, in nanoseconds since 1970."""
+        at: cython.Py_ssize_t = self.ts_filled
+        self.mask |= V_TS
+        if self.want & V_TS:
+            while at < self.count:
+                self.value_ts[at] = 0
+                at += 1
+            self.value_ts[self.count] = nanos
+            self.ts_filled = self.count + 1
+
+    def put_fid(self, fid):
+        """The field's id."""
+        at: cython.Py_ssize_t = self.fid_filled
+        self.mask |= V_FID
+        if self.want & V_FID:
+            while at < self.count:
+                self.fid[at] = 0
+                at += 1
+            self.fid[self.count] = fid
+            self.fid_filled = self.count + 1
+
+    def put_partial(self, offset):
+        """Where a partial value belongs."""
+        at: cython.Py_ssize_t = self.partial_filled
+        self.mask |= V_PARTIAL
+        if self.want & V_PARTIAL:
+            while at < self.count:
+                self.partial[at] = 0
+                at += 1
+            self.partial[self.count] = offset
+            self.partial_filled = self.count + 1
+
+    def put_string(self, data, pos, stop, end):
+        """A string with its NUL, in a message that ends at `end`; gives the end of its text."""
+        size: cython.Py_ssize_t = stop - pos
+        if not self.want & (V_TEXT | V_BINARY):
+            return find_zero(data, pos, stop)
+        # As writers put it: plain text, and one NUL as the last byte.
+        if self.want & V_TEXT and 0 < size <= 64 and u8(data, stop - 1, end) == 0:
+            if cython.compiled:
+                is_plain = copy_short(
+                    cython.address(self.text[0]), self.text_used, data, pos, stop - 1, end
+                )
+            else:
+                is_plain = copy_short(self.text, self.text_used, data, pos, stop - 1, end)
+            if is_plain:
+                self.text_used += size - 1
+                self.mask |= V_TEXT
+                self.text_stop = stop - 1
+                return stop - 1
+        stop = find_zero(data, pos, stop)
+        self.put_text(data, pos, stop)
+        self.text_stop = stop
+        return stop
 
     def put_text(self, data, pos, end):
         """Text; bytes that are not UTF-8 go to the binary column."""
         if not is_ascii(data, pos, end) and not is_utf8(data, pos, end):
             self.put_binary(data, pos, end)
-        elif self.want & WANT_TEXT:
+            return
+        self.mask |= V_TEXT
+        if self.want & V_TEXT:
             if cython.compiled:
                 copy_bytes(cython.address(self.text[0]), self.text_used, data, pos, end, end)
             else:
                 copy_bytes(self.text, self.text_used, data, pos, end, end)
             self.text_used += end - pos
-            self.text_valid[self.count >> 3] |= 1 << (self.count & 7)
 
     def put_binary(self, data, pos, end):
         """Bytes as they are."""
-        if self.want & WANT_BINARY:
+        at: cython.Py_ssize_t = self.binary_filled
+        self.mask |= V_BINARY
+        if self.want & V_BINARY:
+            while at < self.count:
+                at += 1
+                self.binary_ends[at] = cython.cast(cython.int, self.binary_used)
             if cython.compiled:
                 copy_bytes(cython.address(self.binary[0]), self.binary_used, data, pos, end, end)
             else:
                 copy_bytes(self.binary, self.binary_used, data, pos, end, end)
             self.binary_used += end - pos
-            self.binary_valid[self.count >> 3] |= 1 << (self.count & 7)
+            self.binary_filled = self.count + 1
+            self.binary_ends[self.count + 1] = cython.cast(cython.int, self.binary_used)
 
     def put_address(self, data, pos, end):
         """Four bytes as a dotted quad."""
         byte: cython.uint
         i: cython.int
-        if not self.want & WANT_TEXT:
+        self.mask |= V_TEXT
+        if not self.want & V_TEXT:
             return
         for i in range(4):
             byte = u8(data, pos + i, end)
@@ -285,126 +485,84 @@ class FieldRows:
                 self.text_used += 1
             self.text[self.text_used] = 48 + byte % 10
             self.text_used += 1
-        self.text_valid[self.count >> 3] |= 1 << (self.count & 7)
 
-    def put_date_text(self, data, pos, end):
-        """The date of ``DD MMM YYYY``; other spellings are left to the object path."""
-        day: cython.int
-        month: cython.int
-        year: cython.int
-        days: cython.int
-        if not self.want & WANT_DATE:
-            return
-        if end - pos == 11 and u8(data, pos + 2, end) == 32 and u8(data, pos + 6, end) == 32:
-            day = number(data, pos, pos + 2, end)
-            month = month_of(data, pos + 3, end)
-            year = number(data, pos + 7, pos + 11, end)
-            if day > 0 and month > 0 and year >= 1000:
-                days = days_of(year, month, day)
-                if days > -1000000:
-                    self.value_date[self.count] = days
-                    self.date_valid[self.count >> 3] |= 1 << (self.count & 7)
-                    return
-        self.slow()
+    def add(
+        self,
+        position: int,
+        code: int,
+        size: int,
+        name: int,
+        path: int,
+        values: list[tuple[int, Any]],
+    ) -> None:
+        """A row from the object path: the values of columns by their bits, in the columns' units.
 
-    def put_time_text(self, data, pos, end):
-        """The time of ``HH:MM`` or ``HH:MM:SS``; others are left to the object path."""
-        size: cython.Py_ssize_t = end - pos
-        hour: cython.longlong
-        minute: cython.longlong
-        second: cython.longlong = 0
-        if not self.want & WANT_TIME:
-            return
-        if (size == 5 or size == 8) and u8(data, pos + 2, end) == 58:
-            hour = number(data, pos, pos + 2, end)
-            minute = number(data, pos + 3, pos + 5, end)
-            if size == 8:
-                second = number(data, pos + 6, pos + 8, end) if u8(data, pos + 5, end) == 58 else -1
-            if 0 <= hour <= 23 and 0 <= minute <= 59 and 0 <= second <= 59:
-                self.value_time[self.count] = ((hour * 60 + minute) * 60 + second) * 1000000000
-                self.time_valid[self.count >> 3] |= 1 << (self.count & 7)
-                return
-        self.slow()
+        There is room for it. Text and binary come as bytes.
+        """
+        self.begin(position, code, size, name)
+        if path:
+            self.keys.set_path(self.count, path)
+        for column, value in values:
+            if column == V_INT:
+                self.put_int(value)
+            elif column == V_REAL:
+                self.put_real(value, -1, False)
+            elif column == V_DECIMAL:
+                self.decimal_low = value & ((1 << 64) - 1)
+                self.decimal_high = value >> 64 & ((1 << 64) - 1)
+                if self.want & V_DECIMAL:
+                    self.put_decimal()
+            elif column == V_HINT:
+                self.put_hint(value)
+            elif column == V_DATE:
+                self.put_date(value)
+            elif column == V_TIME:
+                self.put_time(value)
+            elif column == V_TS:
+                self.put_ts(value)
+            elif column == V_FID:
+                self.put_fid(value)
+            elif column == V_PARTIAL:
+                self.put_partial(value)
+            elif column == V_BLANK:
+                self.mask |= V_BLANK
+            else:
+                self._add_bytes(column == V_TEXT, value)
+        self.end()
 
-    def next_row(self):
-        """Finish the row."""
-        self.count += 1
-        self.text_ends[self.count] = cython.cast(cython.int, self.text_used)
-        self.binary_ends[self.count] = cython.cast(cython.int, self.binary_used)
+    def _add_bytes(self, is_text: bool, value: bytes) -> None:
+        view: cython.const[cython.uchar][::1] = value if value else b"\0"
+        if cython.compiled:
+            if is_text:
+                self.put_text(cython.address(view[0]), 0, len(value))
+            else:
+                self.put_binary(cython.address(view[0]), 0, len(value))
+        elif is_text:
+            self.put_text(view, 0, len(value))
+        else:
+            self.put_binary(view, 0, len(value))
 
-
-def double_of(bits):
-    """The double with these bits, which are those of a finite number that is not negative."""
-    fraction: cython.ulonglong = bits & _FRACTION
-    exponent: cython.int = bits >> 52 & 0x7FF
-    if exponent:
-        return ldexp(fraction | cython.cast(cython.ulonglong, 1) << 52, exponent - 1075)
-    return ldexp(fraction, -1074)
-
-
-def single_bits(bits):
-    """The bits, as a double, of the single with these bits."""
-    sign: cython.ulonglong = bits >> 31
-    exponent: cython.ulonglong = bits >> 23 & 0xFF
-    fraction: cython.ulonglong = bits & 0x7FFFFF
-    if exponent == 0xFF:
-        exponent = 0x7FF
-    elif exponent:
-        exponent += 896
-    elif fraction:
-        # A subnormal single is a normal double.
-        exponent = 897
-        while not fraction & 0x800000:
-            fraction <<= 1
-            exponent -= 1
-        fraction &= 0x7FFFFF
-    return sign << 63 | exponent << 52 | fraction << 29
-
-
-def as_signed(value):
-    """An unsigned 64-bit number as two's complement."""
-    if cython.compiled:
-        return cython.cast(cython.longlong, value)
-    return value - (value >> 63 << 64)
-
-
-def number(data, pos, stop, end):
-    """The decimal number in ``data[pos:stop]``, all digits; -1 if it is none."""
-    value: cython.int = 0
-    digit: cython.uint
-    while pos < stop:
-        digit = u8(data, pos, end)
-        if digit < 48 or digit > 57:
-            return -1
-        value = 10 * value + digit - 48
-        pos += 1
-    return value
-
-
-def month_of(data, pos, end):
-    """1 to 12 for the three letters of an English month, in any case; 0 for anything else."""
-    name: cython.uint = u8(data, pos, end) << 16 | u8(data, pos + 1, end) << 8
-    name = (name | u8(data, pos + 2, end)) & 0xDFDFDF
-    if name == 0x4A414E:
-        return 1
-    if name == 0x464542:
-        return 2
-    if name == 0x4D4152:
-        return 3
-    if name == 0x415052:
-        return 4
-    if name == 0x4D4159:
-        return 5
-    if name == 0x4A554E:
-        return 6
-    if name == 0x4A554C:
-        return 7
-    if name == 0x415547:
-        return 8
-    if name == 0x534550:
-        return 9
-    if name == 0x4F4354:
-        return 10
-    if name == 0x4E4F56:
-        return 11
-    return 12 if name == 0x444543 else 0
+    def finish(self) -> None:
+        """Complete the columns that were started; those that `seen` does not have were not."""
+        count: cython.Py_ssize_t = self.count
+        at: cython.Py_ssize_t
+        self.keys.end(count)
+        for at in range(self.date_filled, count if self.seen & V_DATE else 0):
+            self.value_date[at] = 0
+        for at in range(self.time_filled, count if self.seen & V_TIME else 0):
+            self.value_time[at] = 0
+        for at in range(self.ts_filled, count if self.seen & V_TS else 0):
+            self.value_ts[at] = 0
+        for at in range(self.fid_filled, count if self.seen & V_FID else 0):
+            self.fid[at] = 0
+        for at in range(self.partial_filled, count if self.seen & V_PARTIAL else 0):
+            self.partial[at] = 0
+        for at in range(self.binary_filled, count if self.seen & V_BINARY else 0):
+            self.binary_ends[at + 1] = cython.cast(cython.int, self.binary_used)
+        if not self.dense & V_DECIMAL:
+            for at in range(self.decimal_filled, count if self.seen & V_DECIMAL else 0):
+                self.value_decimal[2 * at] = 0
+                self.value_decimal[2 * at + 1] = 0
+        if not self.dense & V_HINT:
+            for at in range(self.hint_filled, count if self.seen & V_HINT else 0):
+                self.hint[at] = 0

@@ -1,3 +1,37 @@
+cdef extern from *:
+    """
+    /* One load each, whatever the alignment; compilers do not make one of eight bytes by themselves. */
+    #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    #define WIRELOOM_IS_BIG 1
+    #else
+    #define WIRELOOM_IS_BIG 0
+    #endif
+    #if defined(__GNUC__) || defined(__clang__)
+    #define WIRELOOM_SWAP32(v) __builtin_bswap32(v)
+    #define WIRELOOM_SWAP64(v) __builtin_bswap64(v)
+    #else
+    #include <stdlib.h>
+    #define WIRELOOM_SWAP32(v) _byteswap_ulong(v)
+    #define WIRELOOM_SWAP64(v) _byteswap_uint64(v)
+    #endif
+    static CYTHON_INLINE unsigned int wireloom_load32(const unsigned char *at, int big) {
+        unsigned int value;
+        memcpy(&value, at, 4);
+        return big == WIRELOOM_IS_BIG ? value : WIRELOOM_SWAP32(value);
+    }
+    static CYTHON_INLINE unsigned long long wireloom_load64(const unsigned char *at, int big) {
+        unsigned long long value;
+        memcpy(&value, at, 8);
+        return big == WIRELOOM_IS_BIG ? value : WIRELOOM_SWAP64(value);
+    }
+    static CYTHON_INLINE void wireloom_store64(unsigned char *at, unsigned long long value) {
+        if (WIRELOOM_IS_BIG) value = WIRELOOM_SWAP64(value);
+        memcpy(at, &value, 8);
+    }
+    """
+    unsigned int wireloom_load32(const unsigned char* at, int big) noexcept nogil
+    unsigned long long wireloom_load64(const unsigned char* at, int big) noexcept nogil
+    void wireloom_store64(unsigned char* at, unsigned long long value) noexcept nogil
 from libc.string cimport memcpy
 cdef bint room(Py_ssize_t pos, Py_ssize_t end, long long size) noexcept nogil
 cdef unsigned int u8(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
@@ -7,6 +41,9 @@ cdef unsigned long long be64(const unsigned char* data, Py_ssize_t pos, Py_ssize
 cdef unsigned int le16(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
 cdef unsigned int le32(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
 cdef unsigned long long le64(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
+cdef unsigned long long low_bytes(const unsigned char* data, Py_ssize_t pos, Py_ssize_t size, Py_ssize_t end) noexcept nogil
 cdef void copy_bytes(unsigned char* out, Py_ssize_t at, const unsigned char* data, Py_ssize_t pos, Py_ssize_t stop, Py_ssize_t end) noexcept nogil
+cdef bint copy_short(unsigned char* out, Py_ssize_t at, const unsigned char* data, Py_ssize_t pos, Py_ssize_t stop, Py_ssize_t end) noexcept nogil
 cdef Py_ssize_t find_zero(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
+cdef Py_ssize_t count_zeros(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
 cdef bint is_ascii(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil

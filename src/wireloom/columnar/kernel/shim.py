@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from importlib import import_module
 from typing import Any
 
 compiled = False
@@ -53,6 +54,16 @@ float = int = Py_ssize_t = uchar = uint = ulonglong = longlong = bint = double =
 def final(cls: type) -> type:
     """A class without subclasses: its methods are called directly."""
     return cls
+
+
+def later(part: str, name: str) -> Callable[..., Any]:
+    """A function of a part that comes later; in the extension all parts are one."""
+
+    def call(*arguments: Any) -> Any:
+        module = import_module(f"wireloom.columnar.kernel.{part}")
+        return getattr(module, name)(*arguments)
+
+    return call
 
 
 def pointer(_type: object) -> _Type:

@@ -1,5 +1,4 @@
-cdef int tibmsg_message(FieldRows rows, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t frame, Py_ssize_t max_fields, int max_depth) noexcept nogil
-cdef long long signed_of(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
-cdef unsigned long long unsigned_of(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
-cdef bint is_int_size(Py_ssize_t size) noexcept nogil
-cdef void scalar_value(FieldRows rows, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end, unsigned int kind, long long hint) noexcept nogil
+cdef int tibmsg_message(Walk walk, FieldRows rows, Shapes shapes, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end, int carried) noexcept nogil
+cdef int tibmsg_hint(FieldRows rows, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end, unsigned int kind) noexcept nogil
+cdef int tibmsg_value(Walk walk, FieldRows rows, const unsigned char* data, Py_ssize_t pos, Py_ssize_t stop, Py_ssize_t end, unsigned int code, int hint) noexcept nogil
+cdef int tibmsg_header(Walk walk, Shapes shapes, Py_ssize_t before, const unsigned char* data, Py_ssize_t pos, Py_ssize_t key_at, Py_ssize_t end) noexcept nogil

@@ -1,109 +1,127 @@
-"""TibMsg → rows: the columnar twin of `wireloom.formats.tibmsg.walk`.
-
-It accepts exactly what that walker accepts and gives the same values; the two are fuzzed against
-each other. Why a message is refused is not said here: the driver asks the object path, which gives
-the same reason as everywhere else.
-"""
+"""TibMsg → rows: the columnar twin of `wireloom.formats.tibmsg.walk`."""
 
 from __future__ import annotations
 
 from wireloom.columnar.kernel import shim as cython
-from wireloom.columnar.kernel.fieldrows import MAX_DEPTH, FieldRows, as_signed, single_bits
+from wireloom.columnar.kernel.fieldrows import FieldRows
+from wireloom.columnar.kernel.lane import quick_lane
 from wireloom.columnar.kernel.names import FULL
-from wireloom.columnar.kernel.primitives import be16, be32, be64, find_zero, room, u8
+from wireloom.columnar.kernel.primitives import be32, room, u8
+from wireloom.columnar.kernel.scalars import (
+    KIND_INT,
+    KIND_OPAQUE,
+    KIND_REAL,
+    KIND_STRING,
+    KIND_UINT,
+    is_int_size,
+    put_date_text,
+    put_scalar,
+    put_time_text,
+    signed_of,
+    unsigned_of,
+)
+from wireloom.columnar.kernel.shapes import (
+    PLAN_DECIMAL,
+    PLAN_HINTED,
+    PLAN_INT,
+    PLAN_NONE,
+    PLAN_REAL,
+    PLAN_STRING,
+    PLAN_UINT,
+    Shapes,
+)
+from wireloom.columnar.kernel.shim import later
+from wireloom.columnar.kernel.walk import (
+    BAD,
+    GOOD,
+    NEED_NAMES,
+    NEED_ROWS,
+    NEED_TEXT,
+    Walk,
+)
 
-__all__ = ["BAD", "GOOD", "NO_ROOM", "tibmsg_rows"]
+__all__: list[str] = []
 
-GOOD = cython.declare(cython.int, 0)
-BAD = cython.declare(cython.int, 1)
-NO_ROOM = cython.declare(cython.int, 2)
+carried_rows = later("carried", "carried_rows")
+wide_state = later("carried", "wide_state")
 
 TIBMSG_HEADER = cython.declare(cython.int, 9)
 TIBMSG_MAGIC = cython.declare(cython.uint, 0xCE13AA1F)
+TIBMSG = cython.declare(cython.int, 1)
+"""Its number among the message formats."""
 _SCALARS = cython.declare(cython.int, 0b10011111100)
 """Bits 2 to 7 and 10: the types that a hint may have."""
 
+_MESSAGE = cython.declare(cython.uint, 1)
+_ARRAY = cython.declare(cython.uint, 8)
+_PARTIAL = cython.declare(cython.uint, 9)
 
-def tibmsg_rows(
-    table: FieldRows,
-    data: cython.const[cython.uchar][::1],
-    offsets: cython.const[cython.longlong][::1],
-    lengths: cython.const[cython.int][::1],
-    first: cython.Py_ssize_t,
-    last: cython.Py_ssize_t,
-    max_fields: cython.Py_ssize_t,
-    max_depth: cython.int,
-    outcome: cython.uchar[::1],
-) -> int:
-    """Append the rows of the messages ``first`` to ``last - 1``; give the first one not done.
 
-    `outcome` gets `GOOD` or `BAD` for each. It ends early when a message has no room left.
+def tibmsg_message(walk, rows, shapes, data, pos, end, carried):
+    """Append the rows of the message at the start of ``data[pos:end]``.
+
+    `walk.message_end` is then where it ends. `carried` is how many messages it lies in.
     """
-    index: cython.Py_ssize_t = first
-    state: cython.int = GOOD
-    pos: cython.Py_ssize_t
-    start = cython.address(data[0]) if cython.compiled else data
-    with cython.nogil:
-        while index < last:
-            pos = offsets[index]
-            table.mark()
-            state = tibmsg_message(
-                table, start, pos, pos + lengths[index], index, max_fields, max_depth
-            )
-            if state != GOOD:
-                table.back()
-            if state == NO_ROOM:
-                break
-            outcome[index] = state
-            index += 1
-    return index
-
-
-def tibmsg_message(rows, data, pos, end, frame, max_fields, max_depth):
-    """Append the rows of the message in ``data[pos:end]``."""
-    depth: cython.int = 0
     index: cython.int = 0
-    left: cython.Py_ssize_t = max_fields
+    before: cython.Py_ssize_t
+    header: cython.Py_ssize_t = 0
+    name: cython.int
+    name_size: cython.Py_ssize_t
+    left: cython.Py_ssize_t = walk.max_fields
+    base: cython.Py_ssize_t = walk.level
+    deepest: cython.Py_ssize_t = base
+    is_chosen: cython.bint = False
+    is_read: cython.bint
     start: cython.Py_ssize_t
     key_at: cython.Py_ssize_t
     data_at: cython.Py_ssize_t
     data_end: cython.Py_ssize_t
-    name_end: cython.Py_ssize_t
+    message_row: cython.Py_ssize_t
+    wide_row: cython.Py_ssize_t
+    size: cython.longlong
     key: cython.uint
     code: cython.uint
-    name: cython.int
-    path: cython.int
     hint_key: cython.uint
-    hint_size: cython.Py_ssize_t
+    hint_size: cython.longlong
     hint_at: cython.Py_ssize_t
-    has_hint: cython.bint
-    has_number: cython.bint
     hint: cython.longlong
-    row: cython.Py_ssize_t
+    path: cython.int
+    path_size: cython.int
+    state: cython.int
     if end - pos < TIBMSG_HEADER or be32(data, pos, end) != TIBMSG_MAGIC:
         return BAD
-    if be32(data, pos + 5, end) != end - pos - TIBMSG_HEADER:
-        return BAD
+    size = be32(data, pos + 5, end)
     pos += TIBMSG_HEADER
-    rows.path_used = 0
-    path = rows.paths.intern(data, pos, pos)
-    if path == FULL:
-        return NO_ROOM
+    if not room(pos, end, size) or size + TIBMSG_HEADER > walk.max_frame:
+        return BAD
+    end = pos + size
+    state = walk.open(TIBMSG, -1, size)
+    if state != GOOD:
+        return state
+    message_row = walk.message_row
+    wide_row = walk.wide_row
     while True:
         if pos == end:
-            if depth == 0:
-                return GOOD
-            depth -= 1
-            end = rows.ends[depth]
-            index = rows.indexes[depth] + 1
-            path = rows.path_at[depth]
+            if walk.level == base:
+                break
+            walk.leave()
+            end = walk.ends[walk.level]
+            index = walk.indexes[walk.level] + 1
+            continue
+        pos = quick_lane(
+            walk, rows, shapes, data, pos, end, header, index, left, base, wide_row
+        )
+        index += cython.cast(cython.int, walk.lane_count)
+        left -= walk.lane_count
+        if pos == end:
+            header = walk.lane_header
             continue
         if left == 0:
             return BAD
         left -= 1
         start = pos
         key_at = start + 1 + u8(data, start, end)
-        if key_at + 2 > end:
+        if end - key_at < 2:
             return BAD
         key = u8(data, key_at, end)
         code = key & 15
@@ -113,146 +131,169 @@ def tibmsg_message(rows, data, pos, end, frame, max_fields, max_depth):
             data_at = key_at + 5
             if data_at > end:
                 return BAD
-            data_end = data_at + be32(data, key_at + 1, end)
+            size = be32(data, key_at + 1, end)
         else:
             data_at = key_at + 2
-            data_end = data_at + u8(data, key_at + 1, end)
-        if data_end > end:
+            size = u8(data, key_at + 1, end)
+        if size > end - data_at:
             return BAD
-        has_hint = code != 1 and (key & 0x40 or code == 8 or code == 9)
+        data_end = data_at + size
         pos = data_end
-        hint_key = 0
-        hint_size = 0
+        before = walk.lane_header
+        header = walk.lane_next
+        if header == 0:
+            header = tibmsg_header(walk, shapes, before, data, start, key_at, end)
+            if header == FULL:
+                return walk.refuse(NEED_NAMES)
+            name = shapes.one_name
+        else:
+            name = shapes.name[header]
+        walk.level_names[walk.level_top] = name
+        walk.level_top += 1
+        if walk.has_wide:
+            is_chosen = walk.level == base and 0 <= name < walk.wide.columns
+        is_read = rows.keeps or is_chosen
+        if is_read:
+            if rows.count >= rows.capacity:
+                return walk.refuse(NEED_ROWS)
+            rows.begin(index, walk.types[code], cython.cast(cython.int, size), name)
+            if walk.path:
+                rows.keys.set_path(rows.count, walk.path)
         hint = -1
-        has_number = False
-        if has_hint:
+        if code != _MESSAGE and (key & 0x40 or code == _ARRAY or code == _PARTIAL):
             hint_at = data_end + 2
             if hint_at > end:
                 return BAD
             hint_key = u8(data, data_end, end)
+            hint_size = u8(data, data_end + 1, end)
             if not _SCALARS >> (hint_key & 15) & 1:
                 return BAD
-            hint_size = u8(data, data_end + 1, end)
             if hint_key & 0x80:
                 hint_at = data_end + 5
                 if hint_at > end:
                     return BAD
                 hint_size = be32(data, data_end + 1, end)
             pos = hint_at
-            if code != 8 and code != 9:
-                if not room(hint_at, end, hint_size):
+            if code != _ARRAY and code != _PARTIAL:
+                if hint_size > end - hint_at:
                     return BAD
                 pos = hint_at + hint_size
-                if is_int_size(hint_size):
-                    if hint_key & 15 == 6 and (hint_size < 8 or u8(data, hint_at, end) < 128):
-                        hint = cython.cast(cython.longlong, unsigned_of(data, hint_at, pos))
-                        has_number = True
-                    elif hint_key & 15 == 5:
-                        hint = signed_of(data, hint_at, pos)
-                        has_number = True
-        # An address of four bytes becomes up to fifteen characters.
-        if not rows.has_room(data_end - data_at + 16):
-            return NO_ROOM
-        row = rows.count
-        rows.field_at = start
-        rows.frame[row] = cython.cast(cython.int, frame)
-        rows.path[row] = path
-        rows.position[row] = index
-        rows.type[row] = code
-        rows.size[row] = cython.cast(cython.int, data_end - data_at)
-        if key_at > start + 1:
-            name_end = key_at - 1 if u8(data, key_at - 1, end) == 0 else key_at
-            name = rows.names.intern(data, start + 1, name_end)
-            if name == FULL:
-                return NO_ROOM
-            rows.name[row] = name
-            rows.name_valid[row >> 3] |= 1 << (row & 7)
-        if has_number:
-            rows.hint[row] = hint
-            rows.hint_valid[row >> 3] |= 1 << (row & 7)
-        if code == 9:
-            rows.partial[row] = cython.cast(cython.int, hint_size)
-            rows.partial_valid[row >> 3] |= 1 << (row & 7)
-            rows.put_text(data, data_at, data_end)
-        elif code == 8:
-            # The element's type is part of the type's name, its size takes the hint's place.
-            rows.type[row] = 16 + (hint_key & 15)
-            rows.hint[row] = hint_size
-            rows.hint_valid[row >> 3] |= 1 << (row & 7)
-            rows.put_binary(data, data_at, data_end)
-        elif code != 1:
-            scalar_value(rows, data, data_at, data_end, code, hint if has_number else -1)
-        if code != 1:
-            rows.next_row()
-            index += 1
+                if is_read:
+                    hint = tibmsg_hint(rows, data, hint_at, pos, hint_key & 15)
+            elif is_read and code == _PARTIAL:
+                rows.put_partial(hint_size)
+            elif is_read:
+                # The elements' type is part of the type's name, their size takes the hint's place.
+                rows.put_type(walk.types[16 + (hint_key & 15)])
+                rows.put_hint(hint_size)
+        if is_read:
+            state = tibmsg_value(walk, rows, data, data_at, data_end, end, code, hint)
+            if is_chosen and state == GOOD:
+                state = wide_state(walk, rows, wide_row, name, data, data_at)
+            if state != GOOD:
+                return state
+            rows.end()
+        if code == _MESSAGE:
+            if walk.level - base >= walk.max_depth:
+                return BAD
+            path = walk.path
+            path_size = walk.path_size
+            name_size = shapes.name_sizes[header] if header else shapes.one_size
+            state = walk.step(name, data, start + 1, start + 1 + name_size, index)
+            if state == GOOD:
+                state = walk.settle()
+            if state != GOOD:
+                return state
+            if not walk.enter(end, index, 0, path, path_size):
+                return BAD
+            deepest = max(deepest, walk.level)
+            end = data_end
+            pos = data_at
+            index = 0
             continue
-        rows.next_row()
-        if depth >= max_depth or depth >= MAX_DEPTH:
-            return BAD
-        rows.ends[depth] = end
-        rows.indexes[depth] = index
-        rows.path_at[depth] = path
-        depth += 1
-        end = data_end
-        pos = data_at
-        index = 0
+        if code == KIND_OPAQUE and walk.is_nested and data_end - data_at >= 8:
+            name_size = shapes.name_sizes[header] if header else shapes.one_size
+            state = carried_rows(
+                walk,
+                rows,
+                data,
+                data_at,
+                data_end,
+                carried,
+                name,
+                data,
+                start + 1,
+                start + 1 + name_size,
+                index,
+            )
+            if state != GOOD:
+                return state
+            if not rows.reserve(end - pos):
+                walk.need_bytes = end - pos
+                return walk.refuse(NEED_TEXT)
+        index += 1
+    walk.message_end = end
+    return walk.close(message_row, wide_row, index, cython.cast(cython.int, deepest - base))
 
 
-def signed_of(data, pos, end):
-    """The big-endian two's complement number in ``data[pos:end]``, of 1, 2, 4 or 8 bytes."""
+def tibmsg_header(walk, shapes, before, data, pos, key_at, end):
+    """The number of the header of the field at `pos`, with a plan for the quick lane."""
+    key: cython.uint = u8(data, key_at, end)
+    code: cython.uint = key & 15
+    size: cython.uint = u8(data, key_at + 1, end)
+    plan: cython.int = PLAN_NONE
+    stop: cython.Py_ssize_t = key_at + 1
+    found: cython.int
+    if key & 0x80:
+        plan = PLAN_NONE
+    elif code == KIND_STRING:
+        plan = PLAN_HINTED if key & 0x40 else PLAN_STRING
+        size = 0
+    elif code == KIND_REAL:
+        stop += 1
+        if size == 8:
+            plan = PLAN_DECIMAL if key & 0x40 else PLAN_REAL
+    elif code == KIND_INT or code == KIND_UINT:
+        stop += 1
+        if not key & 0x40 and is_int_size(size):
+            plan = PLAN_INT if code == KIND_INT else PLAN_UINT
+    found = shapes.find(cython.cast(cython.int, before), data, pos, stop, end)
+    if found > 0 and plan != PLAN_NONE:
+        shapes.set_plan(found, plan, cython.cast(cython.int, size), walk.types[code])
+    return found
+
+
+def tibmsg_hint(rows, data, pos, end, kind):
+    """Put the number of a hint; gives it too, or -1 if it means nothing."""
+    hint: cython.longlong
     size: cython.Py_ssize_t = end - pos
-    value: cython.longlong
-    if size == 4:
-        value = be32(data, pos, end)
-        return value - (value >> 31 << 32)
-    if size == 1:
-        value = u8(data, pos, end)
-        return value - (value >> 7 << 8)
-    if size == 2:
-        value = be16(data, pos, end)
-        return value - (value >> 15 << 16)
-    return as_signed(be64(data, pos, end))
-
-
-def unsigned_of(data, pos, end):
-    """The big-endian number that fills ``data[pos:end]``, of 1, 2, 4 or 8 bytes."""
-    size: cython.Py_ssize_t = end - pos
-    if size == 4:
-        return be32(data, pos, end)
-    if size == 1:
-        return u8(data, pos, end)
-    return be16(data, pos, end) if size == 2 else be64(data, pos, end)
-
-
-def is_int_size(size):
-    """Whether numbers have that many bytes."""
-    return size == 1 or size == 2 or size == 4 or size == 8
-
-
-def scalar_value(rows, data, pos, end, kind, hint):
-    """Set the value columns of the current row for scalar data; `hint` is -1 if there is none."""
-    size: cython.Py_ssize_t = end - pos
-    stop: cython.Py_ssize_t
-    if kind == 2:
-        stop = find_zero(data, pos, end)
-        rows.put_text(data, pos, stop)
-        if hint == 256 or hint == 258:
-            rows.put_date_text(data, pos, stop)
-        elif hint == 257 or hint == 259 or hint == 260:
-            rows.put_time_text(data, pos, stop)
-    elif kind == 7 and size == 8:
-        rows.put_real(be64(data, pos, end), hint, False)
-    elif kind == 7 and size == 4:
-        rows.put_real(single_bits(be32(data, pos, end)), hint, True)
-    elif kind == 5 and is_int_size(size):
-        rows.put_int(signed_of(data, pos, end))
-    elif kind == 6 and is_int_size(size):
-        rows.put_uint(unsigned_of(data, pos, end))
-    elif kind == 4 and is_int_size(size):
-        rows.put_int(unsigned_of(data, pos, end) != 0)
-    elif kind == 10 and size == 4:
-        rows.put_address(data, pos, end)
-    elif kind == 10 and size == 2:
-        rows.put_int(be16(data, pos, end))
+    if kind == KIND_UINT and size == 1:
+        hint = u8(data, pos, end)
+    elif not is_int_size(size):
+        return -1
+    elif kind == KIND_INT:
+        hint = signed_of(data, pos, end)
+    elif kind == KIND_UINT and (size < 8 or u8(data, pos, end) < 128):
+        hint = cython.cast(cython.longlong, unsigned_of(data, pos, end))
     else:
-        rows.put_binary(data, pos, end)
+        return -1  # no number, or one that no column can hold
+    rows.put_hint(hint)
+    return hint if 0 <= hint <= 261 else -1
+
+
+def tibmsg_value(walk, rows, data, pos, stop, end, code, hint):
+    """Put the value of a field."""
+    text_end: cython.Py_ssize_t
+    if code == KIND_STRING:
+        text_end = rows.put_string(data, pos, stop, end)
+        if hint == 256 or hint == 258:
+            return put_date_text(walk, rows, data, pos, text_end)
+        if 256 < hint < 261:
+            put_time_text(rows, data, pos, text_end)
+    elif code == _PARTIAL:
+        rows.put_text(data, pos, stop)
+    elif code == _ARRAY:
+        rows.put_binary(data, pos, stop)
+    elif code != _MESSAGE:
+        put_scalar(rows, data, pos, stop, end, code, hint)
+    return GOOD

@@ -1,0 +1,9 @@
+cdef class Shapes:
+    cdef Names names, headers
+    cdef bint has_fids
+    cdef int[::1] name, fid, name_sizes
+    cdef unsigned long long[::1] records
+    cdef int one_name, one_fid, one_size
+    cdef int find(self, int before, const unsigned char* data, Py_ssize_t pos, Py_ssize_t stop, Py_ssize_t end) noexcept nogil
+    cdef void set_plan(self, int number, int plan, int size, int type) noexcept nogil
+    cdef bint parse(self, const unsigned char* data, Py_ssize_t pos, Py_ssize_t stop, Py_ssize_t end) noexcept nogil
