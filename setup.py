@@ -1,6 +1,6 @@
-"""Builds the one extension: the columnar kernel, ahead of time, for every Python from 3.11 on (abi3).
+"""Builds the one extension, the columnar kernel, for every Python from 3.11 on (abi3).
 
-The kernel is written in small modules of Cython's pure Python mode (`src/wireloom/columnar/kernel/`),
+The kernel is small modules of Cython's pure Python mode (`src/wireloom/columnar/kernel/`),
 which also run as they are. Here they are joined into one module, in the order of `PARTS`, so that
 the compiler can inline across them and there is one file to ship.
 
@@ -102,7 +102,9 @@ def extensions() -> list[Extension]:
     out = Path("build/kernel/wireloom/columnar")
     for package in (out, out.parent):
         write(HERE / package / "__init__.py", "")
-    head = "# cython: language_level=3\n# Joined by setup.py; edit the parts instead.\nimport cython\n"
+    head = (
+        "# cython: language_level=3\n# Joined by setup.py; edit the parts instead.\nimport cython\n"
+    )
     source = join(".py")
     write(HERE / out / "_kernel.py", head + _CONSTANT.sub("", source))
     write(HERE / out / "_kernel.pxd", constants(source) + join(".pxd"))

@@ -15,7 +15,6 @@ from wireloom.columnar.kernel.walk import (
     MOST_CARRIED,
     MOST_CARRIED_BYTES,
     NEED_WIDE_TEXT,
-    NO_ROOM,
     Walk,
 )
 from wireloom.columnar.kernel.widerows import _ASKED, _TEXT_ROOM, _TOO_MUCH
@@ -115,9 +114,7 @@ def recognised(data, pos, end):
     return TIBRV if be32(data, pos + 4, end) == TIBRV_MAGIC and first >= 8 else -1
 
 
-def carried_rows(
-    walk, rows, data, pos, end, carried, name, name_text, name_at, name_end, index
-):
+def carried_rows(walk, rows, data, pos, end, carried, name, name_text, name_at, name_end, index):
     """Append the rows of the messages that fill a payload of at least eight bytes, if any do.
 
     The payload is that of the field last noted, at position `index`, whose name of that number is

@@ -235,7 +235,7 @@ class Wide:
         return not self.has_overflowed
 
     def fives(self, count):
-        """Five to the `count`: what a binary fraction is multiplied with to have that many places."""
+        """Five to the `count`: what a binary fraction is multiplied with to have so many places."""
         return self.powers[count] >> count
 
     def shortest(self, bits, magnitude, is_single):
@@ -382,7 +382,7 @@ def is_utf8(data, pos, end):
 
 
 def days_of(year, month, day):
-    """Days from 1970-01-01 to a date of the Gregorian calendar that exists; -1000000 if it does not.
+    """Days from 1970-01-01 to a date of the Gregorian calendar; -1000000 if there is no such.
 
     The year starts in March here, which puts the leap day last.
     """

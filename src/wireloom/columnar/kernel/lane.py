@@ -16,7 +16,6 @@ from wireloom.columnar.kernel.fieldrows import (
     V_HINT,
     V_INT,
     V_REAL,
-    FieldRows,
 )
 from wireloom.columnar.kernel.names import high_product
 from wireloom.columnar.kernel.primitives import be16, be64, le64, u8
@@ -38,10 +37,9 @@ from wireloom.columnar.kernel.shapes import (
     PLAN_REAL,
     PLAN_STRING,
     PLAN_UINT,
-    Shapes,
 )
 from wireloom.columnar.kernel.shim import later
-from wireloom.columnar.kernel.walk import BAD, GOOD, Walk
+from wireloom.columnar.kernel.walk import BAD, GOOD
 
 __all__: list[str] = []
 

@@ -6,7 +6,6 @@ The dictionary is a set of arrays by field id (`Walk.set_dictionary`).
 from __future__ import annotations
 
 from wireloom.columnar.kernel import shim as cython
-from wireloom.columnar.kernel.fieldrows import FieldRows
 from wireloom.columnar.kernel.names import FULL
 from wireloom.columnar.kernel.primitives import be16, be32, room, u8
 from wireloom.columnar.kernel.scalars import (
@@ -21,7 +20,7 @@ from wireloom.columnar.kernel.scalars import (
     put_time_text,
 )
 from wireloom.columnar.kernel.shim import later
-from wireloom.columnar.kernel.walk import BAD, GOOD, NEED_NAMES, NEED_ROWS, NEED_TEXT, Walk
+from wireloom.columnar.kernel.walk import BAD, GOOD, NEED_NAMES, NEED_ROWS, NEED_TEXT
 
 __all__: list[str] = []
 

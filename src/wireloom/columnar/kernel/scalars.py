@@ -9,7 +9,6 @@ from wireloom.columnar.kernel.primitives import be16, be32, be64, u8
 from wireloom.columnar.kernel.texts import (
     DATE_ASKED,
     DATE_FULL,
-    DATE_NONE,
     DATE_NULL,
     TIME_NULL,
     time_of,
@@ -34,7 +33,7 @@ def is_int_size(size):
 
 
 def signed_of(data, pos, end):
-    """The big-endian two's complement number that fills ``data[pos:end]``, of 1, 2, 4 or 8 bytes."""
+    """The big-endian two's complement number in ``data[pos:end]``, of 1, 2, 4 or 8 bytes."""
     size: cython.Py_ssize_t = end - pos
     value: cython.longlong
     if size == 4:

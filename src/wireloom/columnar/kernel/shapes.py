@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from wireloom.columnar.kernel import shim as cython
 from wireloom.columnar.kernel.names import FULL, Names, longer
-from wireloom.columnar.kernel.primitives import be16, le64, low_bytes, u8
+from wireloom.columnar.kernel.primitives import be16, low_bytes, u8
 
 __all__: list[str] = []
 

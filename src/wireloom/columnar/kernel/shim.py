@@ -10,6 +10,25 @@ from contextlib import nullcontext
 from importlib import import_module
 from typing import Any
 
+__all__ = [
+    "Py_ssize_t",
+    "address",
+    "bint",
+    "cast",
+    "cclass",
+    "compiled",
+    "declare",
+    "double",
+    "final",
+    "inline",
+    "longlong",
+    "nogil",
+    "pointer",
+    "uchar",
+    "uint",
+    "ulonglong",
+]
+
 compiled = False
 """False here, true in the extension: the one difference that kernel code may ask for."""
 

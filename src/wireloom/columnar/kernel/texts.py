@@ -54,7 +54,7 @@ def digits(data, pos, stop, end):
 
 
 def month_of(data, pos, end):
-    """1 to 12 for the English name of a month in any case, of three letters; 0 for anything else."""
+    """1 to 12 for the three letters of an English month, in any case; 0 for anything else."""
     name: cython.uint = u8(data, pos, end) << 16 | u8(data, pos + 1, end) << 8
     name = (name | u8(data, pos + 2, end)) & 0xDFDFDF
     if name == 0x4A414E:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from wireloom.columnar.kernel import shim as cython
-from wireloom.columnar.kernel.fieldrows import FieldRows
 from wireloom.columnar.kernel.lane import quick_lane
 from wireloom.columnar.kernel.names import FULL
 from wireloom.columnar.kernel.primitives import be32, room, u8
@@ -28,7 +27,6 @@ from wireloom.columnar.kernel.shapes import (
     PLAN_REAL,
     PLAN_STRING,
     PLAN_UINT,
-    Shapes,
 )
 from wireloom.columnar.kernel.shim import later
 from wireloom.columnar.kernel.walk import (
@@ -37,7 +35,6 @@ from wireloom.columnar.kernel.walk import (
     NEED_NAMES,
     NEED_ROWS,
     NEED_TEXT,
-    Walk,
 )
 
 __all__: list[str] = []
@@ -108,9 +105,7 @@ def tibmsg_message(walk, rows, shapes, data, pos, end, carried):
             end = walk.ends[walk.level]
             index = walk.indexes[walk.level] + 1
             continue
-        pos = quick_lane(
-            walk, rows, shapes, data, pos, end, header, index, left, base, wide_row
-        )
+        pos = quick_lane(walk, rows, shapes, data, pos, end, header, index, left, base, wide_row)
         index += cython.cast(cython.int, walk.lane_count)
         left -= walk.lane_count
         if pos == end:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from wireloom.columnar.kernel import shim as cython
 from wireloom.columnar.kernel.exact import is_utf8
-from wireloom.columnar.kernel.fieldrows import V_TEXT, FieldRows
+from wireloom.columnar.kernel.fieldrows import V_TEXT
 from wireloom.columnar.kernel.lane import quick_lane
 from wireloom.columnar.kernel.names import FULL
 from wireloom.columnar.kernel.primitives import be16, be32, copy_bytes, count_zeros, room, u8
@@ -28,10 +28,9 @@ from wireloom.columnar.kernel.shapes import (
     PLAN_REAL,
     PLAN_STRING,
     PLAN_UINT,
-    Shapes,
 )
 from wireloom.columnar.kernel.shim import later
-from wireloom.columnar.kernel.walk import BAD, GOOD, NEED_NAMES, NEED_ROWS, NEED_TEXT, Walk
+from wireloom.columnar.kernel.walk import BAD, GOOD, NEED_NAMES, NEED_ROWS, NEED_TEXT
 
 __all__: list[str] = []
 
@@ -197,9 +196,7 @@ def tibrv_message(walk, rows, shapes, data, pos, end, carried):
             end = walk.ends[walk.level]
             index = walk.indexes[walk.level] + 1
             continue
-        pos = quick_lane(
-            walk, rows, shapes, data, pos, end, header, index, left, base, wide_row
-        )
+        pos = quick_lane(walk, rows, shapes, data, pos, end, header, index, left, base, wide_row)
         index += cython.cast(cython.int, walk.lane_count)
         left -= walk.lane_count
         if pos == end:
@@ -360,9 +357,7 @@ def tibrv_header(walk, shapes, before, data, pos, type_at, end):
             plan = PLAN_INT if code == 11 else PLAN_UINT
     found = shapes.find(cython.cast(cython.int, before), data, pos, stop, end)
     if found > 0 and plan != PLAN_NONE:
-        shapes.set_plan(
-            found, plan, cython.cast(cython.int, size), walk.types[_TIBRV_TYPES + code]
-        )
+        shapes.set_plan(found, plan, cython.cast(cython.int, size), walk.types[_TIBRV_TYPES + code])
     return found
 
 

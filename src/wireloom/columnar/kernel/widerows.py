@@ -21,7 +21,6 @@ from wireloom.columnar.kernel.fieldrows import (
     V_TEXT,
     V_TIME,
     V_TS,
-    FieldRows,
 )
 from wireloom.columnar.kernel.keyrows import KeyRows, new_column
 from wireloom.columnar.kernel.primitives import copy_bytes
@@ -321,7 +320,9 @@ class WideRows:
         if size > 0:
             if cython.compiled:
                 self.take(
-                    cython.address(rows.text[0]) if kind == C_TEXT else cython.address(rows.binary[0]),
+                    cython.address(rows.text[0])
+                    if kind == C_TEXT
+                    else cython.address(rows.binary[0]),
                     start,
                     start + size,
                 )
@@ -392,7 +393,9 @@ def magnitude_of(value):
     """A signed number without its sign."""
     if cython.compiled:
         # Also right for the least number, which has no positive twin.
-        return -cython.cast(cython.ulonglong, value) if value < 0 else cython.cast(
-            cython.ulonglong, value
+        return (
+            -cython.cast(cython.ulonglong, value)
+            if value < 0
+            else cython.cast(cython.ulonglong, value)
         )
     return abs(value)
