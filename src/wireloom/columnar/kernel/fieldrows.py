@@ -291,7 +291,7 @@ class FieldRows:
             self.put_decimal()
 
     def settle(self, is_negative):
-        """Turn what `wide` holds into `decimal_low` and `decimal_high`; False if it is too large."""
+        """Turn what `wide` holds into `decimal_low` and `decimal_high`; False if too large."""
         high: cython.ulonglong
         low: cython.ulonglong
         if not self.wide.rescale(_COLUMN_SCALE):
