@@ -25,12 +25,53 @@ _ALIGN = 64
 class Keys:
     """The key columns of a batch of frames."""
 
-    source: str
-    stream: str
+    source: str | pa.DictionaryArray
+    """Of all frames, or of each."""
+    stream: str | pa.DictionaryArray
     base: int
     """Stream offset that the frames' offsets count from."""
     ts_ns: memoryview | None
     """Capture time of each frame; None if not known."""
+    offsets: memoryview | None = None
+    """Stream offset of each frame, where they lie in several streams."""
+
+    def part(self, first: int, last: int) -> Keys:
+        """Those of the frames from `first` up to `last`."""
+        source, stream = (
+            text if isinstance(text, str) else text.slice(first, last - first)
+            for text in (self.source, self.stream)
+        )
+        return Keys(
+            source,
+            stream,
+            self.base,
+            None if self.ts_ns is None else self.ts_ns[first:last],
+            None if self.offsets is None else self.offsets[first:last],
+        )
+
+    def row(self, index: int, batch: FrameBatch) -> dict[str, Any]:
+        """The key of one frame."""
+        source, stream = (
+            text if isinstance(text, str) else text[index].as_py()
+            for text in (self.source, self.stream)
+        )
+        ts_ns = None if self.ts_ns is None else self.ts_ns[index]
+        return {
+            "source": source,
+            "stream": stream,
+            "frame_offset": self.offset(index, batch),
+            "frame_length": batch.lengths[index],
+            "ts_ns": ts_ns,
+            "ts": None if ts_ns is None else ts_ns // 1000,
+            "path": "",
+        }
+
+    def offset(self, index: int, batch: FrameBatch) -> int:
+        """Where a frame starts in its stream."""
+        found: int = (
+            self.base + batch.offsets[index] if self.offsets is None else self.offsets[index]
+        )
+        return found
 
 
 class _Zeros:
@@ -231,6 +272,8 @@ class Assembly:
 
     def _key(self, column: Column, keys: Keys, batch: FrameBatch) -> pa.Array:
         name, type, count = column.name, arrow_type(column.type), batch.count
+        if name == "frame_offset" and keys.offsets is not None:
+            return pa.Array.from_buffers(type, count, [None, pa.py_buffer(keys.offsets)], 0)
         if name == "frame_offset":
             found = pa.Array.from_buffers(type, count, [None, pa.py_buffer(batch.offsets)], 0)
             return pc.add(found, keys.base) if keys.base else found
@@ -238,6 +281,8 @@ class Assembly:
             return pa.Array.from_buffers(type, count, [None, pa.py_buffer(batch.lengths)], 0)
         if name in ("source", "stream", "path"):
             text = {"source": keys.source, "stream": keys.stream, "path": ""}[name]
+            if not isinstance(text, str):
+                return text
             zeros = pa.Array.from_buffers(pa.int32(), count, [None, _ZEROS.get(4 * count)], 0)
             return pa.DictionaryArray.from_arrays(zeros, pa.array([text], pa.string()), safe=False)
         if name not in ("ts_ns", "ts") or keys.ts_ns is None:

@@ -30,6 +30,8 @@ MAX_FRAME = (1 << 31) - 1
 """No frame can be longer here, whatever the limits say: lengths are 32-bit columns."""
 
 _BATCH_MARKS = 1 << 10
+_LEAST_FRAME = 4
+"""Bytes of the shortest frame of any format."""
 _MAX_HEADER = 64
 """Bytes that are enough to see why no header stands somewhere: the longest header has 36."""
 _LEAST_STEP = 1 << 16
@@ -160,6 +162,48 @@ class FrameScanner:
         """The stream has ended; give what is left."""
         yield from self._run(True)
 
+    def look(self) -> Iterator[FrameBatch]:
+        """Give what is complete by now, however little came since the last batch."""
+        if self._held:
+            yield from self._run(False)
+
+    def restart(self, offset: int = 0) -> None:
+        """Go on with another stream whose first byte has that offset, as if newly made."""
+        self._scan.start(0)
+        self._base = offset
+        self._parts = []
+        self._held = self._least = 0
+
+    @property
+    def offset(self) -> int:
+        """Stream offset of the first byte that no batch has had so far."""
+        return self._base
+
+    @property
+    def rest(self) -> memoryview:
+        """The bytes from there on, after a call of `feed` that had batches."""
+        return self._parts[0] if len(self._parts) == 1 else memoryview(b"".join(self._parts))
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether what is left is decided as if nothing came before it.
+
+        Then another scanner that begins at `offset` with these bytes goes on in the same way.
+        """
+        scan = self._scan
+        if isinstance(self._framer, StreamDecoder):
+            return bool(scan.junk_end <= scan.pos)
+        return bool(scan.bad == 0 and scan.suspect <= scan.pos)
+
+    def scan_part(self, data: Source, offset: int, *, is_last: bool = False) -> list[FrameBatch]:
+        """Begin anew with a part of a stream; unless it is the last one, `feed` goes on behind it.
+
+        Cheaper than `restart`, `feed` and `close`, for very many small streams.
+        """
+        self.restart(offset)
+        self._parts.append(memoryview(data).cast("B"))
+        return list(self._run(is_last))
+
     def scan_range(self, data: memoryview, start: int, limit: int) -> Iterator[FrameBatch]:
         """Scan a part of a stream that is there as a whole, instead of feeding it.
 
@@ -192,7 +236,9 @@ class FrameScanner:
     def _batches(self, data: memoryview, is_last: bool) -> Iterator[FrameBatch]:
         state = scan.RUN_FULL
         while state == scan.RUN_FULL:
-            out = self._kernel.Frames(self._batch, _BATCH_MARKS)
+            # Small streams need small arrays; were they too small, there would be more batches.
+            most = len(data) // _LEAST_FRAME + 1
+            out = self._kernel.Frames(min(self._batch, most), min(_BATCH_MARKS, most))
             state = self._scan.run(out, data, is_last)
             if out.count or out.mark_count:
                 yield self._finish(data, out)

@@ -58,6 +58,12 @@ class PacketRows:
 
     rows: pa.RecordBatch
     refused: list[Refused]
+    first: int
+    """Which frame of the batch these begin with."""
+    places: tuple[memoryview, memoryview] | None
+    """Where the payload of each frame starts in the data, and one more than its bytes, or 0."""
+    accepted: dict[int, Message]
+    """Frames that have no place because the object path read them, by their numbers."""
 
 
 class PacketDecoder:
@@ -68,6 +74,7 @@ class PacketDecoder:
         format: str,
         *,
         columns: Iterable[str] | None = None,
+        payload: str | None = None,
         limits: Limits = DEFAULT_LIMITS,
         strict: bool = False,
         kernel: Any = None,
@@ -78,6 +85,7 @@ class PacketDecoder:
         Args:
             format: ``blaze``, ``nais`` or ``nrep``.
             columns: those that are wanted; None: all.
+            payload: the column of byte strings whose places are wanted.
             limits: as for the object path.
             strict: as for the object path, which is then asked about every frame.
             kernel: which kernel to use; None: the compiled one if there is one.
@@ -96,7 +104,9 @@ class PacketDecoder:
         self._options = {key: value for key, value in options.items() if key != "model"}
         self._kernel = load() if kernel is None else kernel
         shapes, enums = _SHAPES[format](self._format, limits, strict, options)
-        program = build_program(self._kernel, self.table, shapes, enums)
+        filled = {*self.table.names, *(() if payload is None else (payload,))}
+        program = build_program(self._kernel, table(format).select(filled), shapes, enums)
+        self._payload = next((each for each in program.outputs if each.name == payload), None)
         self._assembly = Assembly(self._kernel, self.table, program)
         self._program = program
         self._rows: Any = None
@@ -111,40 +121,66 @@ class PacketDecoder:
         self,
         batch: FrameBatch,
         *,
-        source: str = "",
-        stream: str = "",
+        source: str | pa.DictionaryArray = "",
+        stream: str | pa.DictionaryArray = "",
         ts_ns: memoryview | None = None,
+        offsets: memoryview | None = None,
+        nclass: Sequence[str | None] | None = None,
     ) -> Iterator[PacketRows]:
         """The rows of a batch of frames, in one or more record batches.
 
         Args:
             batch: the frames.
-            source: the capture they come from.
-            stream: the stream they come from.
+            source: the capture they come from, or that of each.
+            stream: the stream they come from, or that of each.
             ts_ns: capture time of each frame, 64-bit numbers; None if not known.
+            offsets: stream offset of each, where `batch.base` does not tell it.
+            nclass: the column of that name, see `wireloom.columnar.bodies.BodyDecoder.texts`.
         """
+        whole = Keys(source, stream, batch.base, ts_ns, offsets)
         for first, last in _pieces(batch):
-            times = None if ts_ns is None else ts_ns[first:last]
-            keys = Keys(source, stream, batch.base, times)
-            yield self._decode(batch.part(first, last), first, keys)
+            keys = whole.part(first, last)
+            part = batch.part(first, last)
+            filled, refused, accepted = self._fill(part, first, keys)
+            more = self._more_columns(part, filled)
+            if nclass is not None and "nclass" in self.table.names:
+                more["nclass"] = list(nclass[first:last])
+            rows = self._assembly.batch(filled, keys, part, more)
+            if accepted:
+                rows = self._with(rows, accepted, part, keys, filled, more)
+            found = {first + index: packet for index, packet in accepted.items()}
+            yield PacketRows(rows, refused, first, self._places(filled), found)
 
-    def _decode(self, batch: FrameBatch, first: int, keys: Keys) -> PacketRows:
+    def _places(self, filled: Filled) -> tuple[memoryview, memoryview] | None:
+        output = self._payload
+        if output is None or not filled.there[output.index]:
+            return None
+        return filled.blobs(output)
+
+    def check(self, batch: FrameBatch) -> list[Refused]:
+        """Only the frames of a batch that are no legal packets."""
+        keys = Keys("", "", batch.base, None)
+        return [
+            each
+            for first, last in _pieces(batch)
+            for each in self._fill(batch.part(first, last), first, keys)[1]
+        ]
+
+    def _fill(
+        self, batch: FrameBatch, first: int, keys: Keys
+    ) -> tuple[Filled, list[Refused], dict[int, Message]]:
+        """The kernel's columns, and what the object path says of the frames it refused."""
         if self._rows is None or self._rows.capacity < batch.count:
             self._rows = self._kernel.WordRows(self._program.made, batch.count)
         self._rows.classify(batch.data, batch.offsets, batch.lengths)
         filled = self._assembly.fill(self._rows, batch)
-        refused, accepted = self._ask(batch, first, filled)
-        more = self._more_columns(batch, filled)
-        rows = self._assembly.batch(filled, keys, batch, more)
-        if accepted:
-            rows = self._with(rows, accepted, batch, keys, filled)
-        return PacketRows(rows, refused)
+        return filled, *self._ask(batch, first, filled, keys)
 
     def _read(self, raw: bytes) -> Any:
         return self._format.decode(raw, limits=self._limits, strict=self._strict, **self._options)
 
     def _ask(
-        self, batch: FrameBatch, first: int, filled: Filled
+        self, batch: FrameBatch, first: int, filled: Filled, keys: Keys
     ) -> tuple[list[Refused], dict[int, Message]]:
         """Ask the object path about the frames that the kernel refused, or all in strict mode."""
         refused: list[Refused] = []
@@ -157,7 +193,7 @@ class PacketDecoder:
                 packet = self._read(raw)
             except DecodeError as error:
                 filled.outcome[index] = 1
-                offset = batch.base + batch.offsets[index]
+                offset = keys.offset(index, batch)
                 refused.append(Refused(first + index, offset, raw, error))
             else:
                 if outcome[index]:
@@ -182,16 +218,13 @@ class PacketDecoder:
         batch: FrameBatch,
         keys: Keys,
         filled: Filled,
+        more: dict[str, list[Any]],
     ) -> pa.RecordBatch:
         """The rows with those that the object path has, in the order of the frames."""
         extra = []
         for index, packet in accepted.items():
-            offset, length = keys.base + batch.offsets[index], batch.lengths[index]
-            values: dict[str, Any] = {"source": keys.source, "stream": keys.stream, "path": ""}
-            values |= {"frame_offset": offset, "frame_length": length}
-            if keys.ts_ns is not None:
-                ts = keys.ts_ns[index]
-                values |= {"ts_ns": ts, "ts": ts // 1000}
+            values = keys.row(index, batch)
+            values |= {name: column[index] for name, column in more.items()}
             values |= packet_row(packet)
             extra.append({name: values.get(name) for name in self.table.names})
         kept = [index for index in range(batch.count) if not filled.outcome[index]]

@@ -44,6 +44,7 @@ def message_rows(
     base: cython.longlong,
     first: cython.Py_ssize_t,
     last: cython.Py_ssize_t,
+    framed: cython.const[cython.int][::1],
 ) -> tuple[int, int]:
     """Append the rows of the frames ``first`` to ``last - 1``, each one message.
 
@@ -60,6 +61,7 @@ def message_rows(
         base: stream offset of ``data[0]``.
         first: number of the first.
         last: number behind the last.
+        framed: the bytes of the frames that these lie in; if empty, `lengths`.
 
     Returns:
         The first frame not done, and what became of it: `GOOD` when all are done.
@@ -74,6 +76,8 @@ def message_rows(
     if total == 0 or first < 0 or last > starts.shape[0] or last > lengths.shape[0]:
         return index, GOOD if first >= last else BAD
     if (offsets.shape[0] and offsets.shape[0] < last) or (times.shape[0] and times.shape[0] < last):
+        return index, BAD
+    if framed.shape[0] and framed.shape[0] < last:
         return index, BAD
     start = cython.address(data[0]) if cython.compiled else data
     with cython.nogil:
@@ -97,7 +101,7 @@ def message_rows(
             offset = offsets[index] if offsets.shape[0] else pos + base
             walk.commit(
                 offset,
-                cython.cast(cython.int, size),
+                framed[index] if framed.shape[0] else cython.cast(cython.int, size),
                 times[index] if times.shape[0] else 0,
             )
             index += 1

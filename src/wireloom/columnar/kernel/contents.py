@@ -20,7 +20,7 @@ UNKNOWN_FIELD = cython.declare(cython.int, -3)
 
 _HINTS = cython.declare(cython.int, 0b10011111100)
 """Bits 2 to 7 and 10: the TibMsg types that a hint may have."""
-_DEEPEST = cython.declare(cython.int, 200)
+_DEEPEST = cython.declare(cython.int, 64)
 """As the object path's `MAX_DEPTH`s."""
 _RV_HEADER = cython.declare(cython.int, 8)
 _RV_MAGIC = cython.declare(cython.uint, 0x9955EEAA)

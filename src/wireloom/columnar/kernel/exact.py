@@ -243,6 +243,7 @@ class Wide:
         places: cython.int = 1
         found: cython.ulonglong
         value: cython.double
+        off: cython.double
         self.places = 0
         if magnitude >= _SURE * 4:  # then it has no fraction
             self.units(bits, 1, 0)
@@ -258,6 +259,11 @@ class Wide:
             if value >= _SURE:
                 break
             found = whole(value)
+            off = value - found
+            if is_single and not -0.49 < off < 0.49:
+                # Two decimals may read back as the same single: the nearer one counts.
+                self.units(bits, self.powers[places], 0)
+                found = self.low
             value = found / self.reals[places]
             if (to_single(value) if is_single else value) == magnitude:
                 self.low = found

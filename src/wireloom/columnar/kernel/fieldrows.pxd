@@ -22,25 +22,25 @@ cdef class FieldRows:
     cdef unsigned char[::1] low, high, text, binary
     cdef void mark(self) noexcept nogil
     cdef void back(self) noexcept nogil
-    cdef bint reserve(self, Py_ssize_t size) noexcept nogil
-    cdef void begin(self, int position, int code, int size, int name) noexcept nogil
-    cdef void end(self) noexcept nogil
-    cdef void put_values(self, Py_ssize_t row, long long number, unsigned long long bits, unsigned long long low, unsigned long long high, long long hint) noexcept nogil
-    cdef void put_facts(self, Py_ssize_t row, int position, int code, int size, int name, int mask) noexcept nogil
-    cdef void put_type(self, int code) noexcept nogil
-    cdef void put_int(self, long long value) noexcept nogil
+    cdef inline bint reserve(self, Py_ssize_t size) noexcept nogil
+    cdef inline void begin(self, int position, int code, int size, int name) noexcept nogil
+    cdef inline void end(self) noexcept nogil
+    cdef inline void put_values(self, Py_ssize_t row, int mask, long long number, unsigned long long bits, unsigned long long low, unsigned long long high, long long hint) noexcept nogil
+    cdef inline void put_facts(self, Py_ssize_t row, int position, int code, int size, int name, int mask) noexcept nogil
+    cdef inline void put_type(self, int code) noexcept nogil
+    cdef inline void put_int(self, long long value) noexcept nogil
     cdef void put_uint(self, unsigned long long value) noexcept nogil
-    cdef bint settle(self, bint is_negative) noexcept nogil
-    cdef bint decimal(self, unsigned long long bits, int hint, bint is_single) noexcept nogil
-    cdef void put_decimal(self) noexcept nogil
-    cdef void put_real(self, unsigned long long bits, int hint, bint is_single) noexcept nogil
-    cdef void put_hint(self, long long value) noexcept nogil
+    cdef inline bint settle(self, bint is_negative) noexcept nogil
+    cdef inline bint decimal(self, unsigned long long bits, int hint, bint is_single) noexcept nogil
+    cdef inline void put_decimal(self) noexcept nogil
+    cdef inline void put_real(self, unsigned long long bits, int hint, bint is_single) noexcept nogil
+    cdef inline void put_hint(self, long long value) noexcept nogil
     cdef void put_date(self, int days) noexcept nogil
     cdef void put_time(self, long long nanos) noexcept nogil
     cdef void put_ts(self, long long nanos) noexcept nogil
-    cdef void put_fid(self, int fid) noexcept nogil
+    cdef inline void put_fid(self, int fid) noexcept nogil
     cdef void put_partial(self, long long offset) noexcept nogil
-    cdef Py_ssize_t put_string(self, const unsigned char* data, Py_ssize_t pos, Py_ssize_t stop, Py_ssize_t end) noexcept nogil
-    cdef void put_text(self, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
+    cdef inline Py_ssize_t put_string(self, const unsigned char* data, Py_ssize_t pos, Py_ssize_t stop, Py_ssize_t end) noexcept nogil
+    cdef inline void put_text(self, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
     cdef void put_binary(self, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
     cdef void put_address(self, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil

@@ -222,8 +222,11 @@ class FieldRows:
         if self.want & V_TEXT:
             self.text_ends[row] = cython.cast(cython.int, self.text_used)
 
-    def put_values(self, row, number, bits, low, high, hint):
-        """What is in the columns that most rows have, at once; zeros where there is nothing."""
+    def put_values(self, row, mask, number, bits, low, high, hint):
+        """What is in the columns that most rows have, at once; zeros where there is nothing.
+
+        A decimal is in `decimal_low` and `decimal_high` too.
+        """
         if self.is_full:
             self.value_int[row] = number
             self.value_real[row] = bits
@@ -235,11 +238,16 @@ class FieldRows:
             self.value_int[row] = number
         if self.want & V_REAL:
             self.value_real[row] = bits
+        self.count = row
         if self.dense & V_DECIMAL:
             self.value_decimal[2 * row] = low
             self.value_decimal[2 * row + 1] = high
+        elif mask & self.want & V_DECIMAL:
+            self.put_decimal()
         if self.dense & V_HINT:
             self.hint[row] = hint
+        elif mask & V_HINT:
+            self.put_hint(hint)
 
     def put_facts(self, row, position, code, size, name, mask):
         """What every row has, at once; text and binary are there already."""
@@ -417,7 +425,8 @@ class FieldRows:
         """A string with its NUL, in a message that ends at `end`; gives the end of its text."""
         size: cython.Py_ssize_t = stop - pos
         if not self.want & (V_TEXT | V_BINARY):
-            return find_zero(data, pos, stop)
+            self.text_stop = find_zero(data, pos, stop)
+            return self.text_stop
         # As writers put it: plain text, and one NUL as the last byte.
         if self.want & V_TEXT and 0 < size <= 64 and u8(data, stop - 1, end) == 0:
             if cython.compiled:
@@ -529,6 +538,10 @@ class FieldRows:
             else:
                 self._add_bytes(column == V_TEXT, value)
         self.end()
+
+    def has_room(self, size: int) -> bool:
+        """Whether there is room for the text and binary of a row with so many bytes of either."""
+        return self.reserve(size)
 
     def _add_bytes(self, is_text: bool, value: bytes) -> None:
         view: cython.const[cython.uchar][::1] = value if value else b"\0"

@@ -33,11 +33,20 @@ def _wider(old, code: str, rows: int) -> memoryview:
 class Flows:
     """Directions between two hosts → 0, 1, 2, …; the bytes that name each are kept.
 
-    Of `parts` readers of the same capture, this one is for the flows of `part`.
+    Of `parts` readers of the same capture, this one is for the flows of `part`. A router is for
+    all of them: it numbers no flows, but tells the part of each.
     """
 
-    def __init__(self, limit: int, part: int = 0, parts: int = 1, slots: int = 1024) -> None:
+    def __init__(
+        self,
+        limit: int,
+        part: int = 0,
+        parts: int = 1,
+        slots: int = 1024,
+        is_router: bool = False,
+    ) -> None:
         self.limit = limit
+        self.is_router = is_router
         self.part = part
         self.parts = parts
         self.names = Names(slots)
@@ -77,8 +86,8 @@ class Flows:
                 raise ValueError("no room for one more flow")
         return flow
 
-    def is_own(self, key, width):
-        """Whether a flow is of the part that is read here; both directions are of the same."""
+    def part_of(self, key, width):
+        """The part that a flow belongs to; both directions are of the same."""
         i: cython.Py_ssize_t
         a: cython.ulonglong = 0
         b: cython.ulonglong = 0
@@ -90,7 +99,7 @@ class Flows:
             b = (b ^ key[i + 2]) * _SPREAD & _WORD
         # The order of the two must not matter, so they are added; the upper bits are the good ones.
         a = (a + b & _WORD) >> 33
-        return a % self.parts == self.part
+        return cython.cast(cython.int, a % self.parts)
 
     def intern(self, key, size):
         """The number of a flow, new if need be; `FULL` when there is no room for it."""

@@ -23,8 +23,8 @@ __all__ = ["Held"]
 
 _NODE_COST = cython.declare(cython.longlong, 64)
 """What a held segment costs beyond its bytes, so that tiny ones cannot fill memory either."""
-_STORE = cython.declare(cython.Py_ssize_t, 65536)
-"""Least size of the store."""
+_STORE = cython.declare(cython.Py_ssize_t, 1048576)
+"""Least size of the store: each time it is full, a batch of packets ends early."""
 
 
 @cython.final
@@ -81,12 +81,17 @@ class Held:
             return
         for node in range(self.nodes):
             live += self.size[node]
-        # Half of it free, so that moving all of it again is paid for by what came in between.
-        new = _array("B", max(_STORE, 2 * (live + size)))
+        # A third of it free, so that moving all of it again is paid for by what came in between.
+        new: cython.uchar[::1] = _array("B", max(_STORE, live + live // 2 + size))
+        if cython.compiled:
+            source = cython.address(self.store[0])
+            target = cython.address(new[0])
+        else:
+            source, target = self.store, new
         for node in range(self.nodes):
             if self.size[node]:
                 pos = self.at[node]
-                new[used : used + self.size[node]] = self.store[pos : pos + self.size[node]]
+                copy_bytes(target, used, source, pos, pos + self.size[node], self.store_used)
                 self.at[node] = used
                 used += self.size[node]
         self.store = new

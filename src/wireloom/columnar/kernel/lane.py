@@ -152,12 +152,10 @@ def quick_lane(walk, rows, shapes, data, pos, end, before, index, most, base, wi
             if hint == HINT_BLANK:
                 mask ^= V_BLANK | V_REAL
                 bits = 0
-            elif rows.dense & V_DECIMAL and lane_decimal(rows, bits, hint):
+            elif rows.want & V_DECIMAL and lane_decimal(rows, bits, hint):
                 mask |= V_DECIMAL
                 low = rows.decimal_low
                 high = rows.decimal_high
-            elif rows.keeps and rows.want & ~rows.dense & V_DECIMAL:
-                break
         elif plan == PLAN_INT:
             number = signed_of(data, at, stop)
             mask |= V_INT
@@ -191,7 +189,7 @@ def quick_lane(walk, rows, shapes, data, pos, end, before, index, most, base, wi
                 stop += 4
         walk.level_names[top] = name
         if is_read:
-            rows.put_values(row, number, bits, low, high, hint)
+            rows.put_values(row, mask, number, bits, low, high, hint)
         if is_more:
             rows.count = row
             if is_chosen:

@@ -37,7 +37,7 @@ _SYNC_END = cython.declare(cython.int, 0x17)
 _NEWLINE = cython.declare(cython.int, 0x0A)
 _LINE_HEADER = cython.declare(cython.int, 5)
 _RSV_UNUSED = cython.declare(cython.uint, 0xFE)
-_HUGE = cython.declare(cython.longlong, 1 << 62)
+_HUGE = cython.declare(cython.longlong, 0x4000000000000000)
 
 
 @cython.final

@@ -13,8 +13,8 @@ cdef extern from *:
     }
     """
     unsigned long long wireloom_high_product(unsigned long long a, unsigned long long b) noexcept nogil
-cdef unsigned long long high_product(unsigned long long a, unsigned long long b) noexcept nogil
-cdef unsigned long long folded_product(unsigned long long a, unsigned long long b) noexcept nogil
+cdef inline unsigned long long high_product(unsigned long long a, unsigned long long b) noexcept nogil
+cdef inline unsigned long long folded_product(unsigned long long a, unsigned long long b) noexcept nogil
 cdef class Names:
     cdef unsigned long long key0, key1, key2
     cdef readonly int count

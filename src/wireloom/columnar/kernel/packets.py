@@ -135,12 +135,11 @@ def scan_packets(
     """
     index: cython.Py_ssize_t = first
     state: cython.int
-    if len(data) == 0:
-        # Rows without bytes cannot have headers either.
+    rows.stop = SCAN_DONE
+    if first == last:
         return last
     start = cython.address(data[0]) if cython.compiled else data
     with cython.nogil:
-        rows.stop = SCAN_DONE
         while index < last:
             rows.flow[index] = -1
             rows.payload[index] = 0
@@ -356,7 +355,9 @@ def host_packet(rows, flows, data, index, addresses, width, kind, end, stop):
     rows.key[size + 5] = 0
     rows.key[size + 6] = 0
     rows.key[size + 7] = kind
-    if flows.parts == 1 or flows.is_own(key, width):
+    if flows.is_router:
+        rows.flow[index] = flows.part_of(key, width)
+    elif flows.parts == 1 or flows.part_of(key, width) == flows.part:
         flow = flows.intern(key, size + 8)
         if flow == FULL:
             return FULL

@@ -1,5 +1,6 @@
 cdef extern from *:
     """
+    #include <string.h>
     /* One load each, whatever the alignment; compilers do not make one of eight bytes by themselves. */
     #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     #define WIRELOOM_IS_BIG 1
@@ -33,17 +34,17 @@ cdef extern from *:
     unsigned long long wireloom_load64(const unsigned char* at, int big) noexcept nogil
     void wireloom_store64(unsigned char* at, unsigned long long value) noexcept nogil
 from libc.string cimport memcpy
-cdef bint room(Py_ssize_t pos, Py_ssize_t end, long long size) noexcept nogil
-cdef unsigned int u8(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
-cdef unsigned int be16(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
-cdef unsigned int be32(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
-cdef unsigned long long be64(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
-cdef unsigned int le16(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
-cdef unsigned int le32(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
-cdef unsigned long long le64(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
-cdef unsigned long long low_bytes(const unsigned char* data, Py_ssize_t pos, Py_ssize_t size, Py_ssize_t end) noexcept nogil
-cdef void copy_bytes(unsigned char* out, Py_ssize_t at, const unsigned char* data, Py_ssize_t pos, Py_ssize_t stop, Py_ssize_t end) noexcept nogil
-cdef bint copy_short(unsigned char* out, Py_ssize_t at, const unsigned char* data, Py_ssize_t pos, Py_ssize_t stop, Py_ssize_t end) noexcept nogil
+cdef inline bint room(Py_ssize_t pos, Py_ssize_t end, long long size) noexcept nogil
+cdef inline unsigned int u8(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
+cdef inline unsigned int be16(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
+cdef inline unsigned int be32(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
+cdef inline unsigned long long be64(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
+cdef inline unsigned int le16(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
+cdef inline unsigned int le32(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
+cdef inline unsigned long long le64(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
+cdef inline unsigned long long low_bytes(const unsigned char* data, Py_ssize_t pos, Py_ssize_t size, Py_ssize_t end) noexcept nogil
+cdef inline void copy_bytes(unsigned char* out, Py_ssize_t at, const unsigned char* data, Py_ssize_t pos, Py_ssize_t stop, Py_ssize_t end) noexcept nogil
+cdef inline bint copy_short(unsigned char* out, Py_ssize_t at, const unsigned char* data, Py_ssize_t pos, Py_ssize_t stop, Py_ssize_t end) noexcept nogil
 cdef Py_ssize_t find_zero(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
 cdef Py_ssize_t count_zeros(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
 cdef bint is_ascii(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil

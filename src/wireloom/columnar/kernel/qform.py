@@ -190,7 +190,7 @@ def qform_message(walk, rows, data, pos, end, carried):
             if offset >= 0:
                 rows.put_partial(offset)
                 if code == _TSS_STRING:
-                    rows.put_string(data, data_at, data_end, end)
+                    rows.put_text(data, data_at, data_end)
                 else:
                     rows.put_binary(data, data_at, data_end)
             elif code == _TSS_GROCERY:

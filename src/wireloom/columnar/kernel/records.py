@@ -34,7 +34,7 @@ __all__ = [
 
 # Why a function came back: `Packets.stop`.
 RECORDS_END = cython.declare(cython.int, 10)
-"""The file ends here, as it should."""
+"""The file ends here, as it should, or the part of it that was asked for."""
 RECORDS_MORE = cython.declare(cython.int, 11)
 """More bytes are needed to go on."""
 RECORDS_FULL = cython.declare(cython.int, 12)
@@ -64,7 +64,8 @@ _MICRO = cython.declare(cython.uint, 0xA1B2C3D4)
 _NANO = cython.declare(cython.uint, 0xA1B23C4D)
 _SECTION = cython.declare(cython.uint, 0x0A0D0D0A)
 _ORDER = cython.declare(cython.uint, 0x1A2B3C4D)
-_TOP = cython.declare(cython.ulonglong, 0x7FFFFFFFFFFFFFFF)
+_LATEST = cython.declare(cython.longlong, 0x4000000000000000)
+"""Times from 1824 to 2116 are believed: the difference of any two fits 64 bits."""
 
 
 def file_word(data, pos, end, is_big):
@@ -120,10 +121,11 @@ def pcap_records(
     ticks: cython.uint,
     link: cython.int,
     is_strict: cython.bint,
+    until: cython.Py_ssize_t,
 ) -> int:
     """Append the packets of the pcap records from `pos` on; give where it stopped.
 
-    `is_end`: nothing comes after `data`.
+    `is_end`: nothing comes after `data`. Records from `until` on are left to others.
     """
     end: cython.Py_ssize_t = len(data)
     following: cython.Py_ssize_t
@@ -136,7 +138,7 @@ def pcap_records(
     start = cython.address(data[0]) if cython.compiled else data
     with cython.nogil:
         while True:
-            if pos == end and is_end:
+            if (pos == end and is_end) or pos >= until:
                 rows.stop = RECORDS_END
                 break
             if rows.count == rows.capacity:
@@ -275,15 +277,14 @@ class Interfaces:
             self.divisor[index] = 10 ** (places - 9)
         else:
             self.factor[index] = 0  # no 64-bit count of such ticks reaches a nanosecond
-        if abs(offset) > 9 * 10**9:
-            # Not a time that nanoseconds since 1970 can tell.
-            self.divisor[index] = 0
+        if abs(offset) > 4 * 10**9:
+            self.divisor[index] = 0  # no time that can be believed
         else:
             self.offset[index] = offset * 10**9
         self.count = index + 1
 
     def time(self, index, ticks):
-        """Nanoseconds since 1970; `NO_TIME` if they do not fit 64 bits."""
+        """Nanoseconds since 1970; `NO_TIME` if they cannot be believed."""
         low: cython.ulonglong
         high: cython.ulonglong
         shift: cython.int = self.shift[index]
@@ -303,12 +304,11 @@ class Interfaces:
         if high:
             return NO_TIME
         low = low // self.divisor[index]
-        if low > _TOP:
+        if low >= _LATEST:
             return NO_TIME
         ts = low
-        if offset > 0 and ts > cython.cast(cython.longlong, _TOP) - offset:
-            return NO_TIME
-        return ts + offset
+        ts += offset
+        return ts if -_LATEST < ts < _LATEST else NO_TIME
 
 
 def pcapng_records(
@@ -318,8 +318,12 @@ def pcapng_records(
     pos: cython.Py_ssize_t,
     is_end: cython.bint,
     is_big: cython.bint,
+    until: cython.Py_ssize_t,
 ) -> int:
-    """Append the packets of the pcapng blocks from `pos` on; give where it stopped."""
+    """Append the packets of the pcapng blocks from `pos` on; give where it stopped.
+
+    Blocks from `until` on are left to others.
+    """
     end: cython.Py_ssize_t = len(data)
     size: cython.Py_ssize_t
     captured: cython.Py_ssize_t
@@ -335,7 +339,7 @@ def pcapng_records(
     start = cython.address(data[0]) if cython.compiled else data
     with cython.nogil:
         while True:
-            if pos == end and is_end:
+            if (pos == end and is_end) or pos >= until:
                 rows.stop = RECORDS_END
                 break
             if rows.count == rows.capacity:

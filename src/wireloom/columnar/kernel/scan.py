@@ -36,7 +36,7 @@ OVERRUN = cython.declare(cython.int, 5)
 GOES_ON = cython.declare(cython.int, 6)
 """The next piece of a long bad region."""
 
-_MAX_PROBLEM = cython.declare(cython.Py_ssize_t, 1 << 20)
+_MAX_PROBLEM = cython.declare(cython.Py_ssize_t, 1048576)
 _SUSPECT_STEPS = cython.declare(cython.Py_ssize_t, 64)
 RUN_WAIT = cython.declare(cython.int, -1)
 _FAR = cython.declare(cython.Py_ssize_t, 0x7FFFFFFFFFFFFFFF)

@@ -111,7 +111,6 @@ class Streams:
         max_ahead: int,
         max_behind: int,
     ) -> None:
-        self.pieces = pieces
         self.max_flow_packets = max_flow_packets
         self.max_flow_bytes = max_flow_bytes
         self.max_bytes = max_bytes
@@ -125,6 +124,11 @@ class Streams:
         self.held = Held(2 * max_flow_packets + 16)
         # Each of these may become a gap, data, and the gap of what was cut off behind it.
         self.most_pieces = 6 * max_flow_packets + 64
+        self.use(pieces)
+
+    def use(self, pieces: Pieces) -> None:
+        """Note pieces there from now on; those noted before have been gathered."""
+        self.pieces = pieces
         self.pieces.widen(self.flows.capacity)
 
     def make_room(self, flows: int, size: int) -> None:
@@ -348,11 +352,13 @@ class Streams:
             row[S_NODES] > self.max_flow_packets or row[S_HELD] > self.max_flow_bytes
         ):
             self.declare(row, flow)
-        if row[S_HEAD] and ts != NO_TIME and ts - row[S_HOLE] > self.max_wait:
-            if row[S_HOLE] != NO_TIME:
+        if row[S_HEAD] and ts != NO_TIME:
+            if row[S_HOLE] == NO_TIME:
+                row[S_HOLE] = ts
+            elif ts - row[S_HOLE] > self.max_wait:
                 self.declare(row, flow)
-            row[S_HOLE] = ts
-            row[S_HOLE_AT] = self.seen
+                row[S_HOLE] = ts
+                row[S_HOLE_AT] = self.seen
 
     def again(self, row, flow, offset, at, size, ts):
         """Bytes at offsets that were delivered, or given up as a gap."""

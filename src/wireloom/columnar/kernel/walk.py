@@ -48,7 +48,7 @@ NEED_MESSAGES = cython.declare(cython.int, 5)
 NEED_WIDE = cython.declare(cython.int, 6)
 NEED_WIDE_TEXT = cython.declare(cython.int, 7)
 
-MAX_DEPTH = cython.declare(cython.int, 200)
+MAX_DEPTH = cython.declare(cython.int, 64)
 """As the object path's: nesting that no limit can raise."""
 MOST_NAMES = cython.declare(cython.Py_ssize_t, 131072)
 """Fields on all levels around the current one, whose names are remembered."""
@@ -163,7 +163,9 @@ class Walk:
         """Where in a frame the messages lie that come next; empty when they are the frames."""
         self.base_path = self.paths.add(path)
         self.base_size = len(path)
-        self.path_text[: len(path)] = memoryview(bytearray(path))
+        at: cython.Py_ssize_t
+        for at in range(len(path)):
+            self.path_text[at] = path[at]
 
     def start(self):
         """Get ready for a frame."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wireloom.columnar.kernel import shim as cython
 from wireloom.columnar.kernel.primitives import copy_bytes, u8
 
-__all__ = ["measure_blobs", "take_blobs", "to_micros"]
+__all__ = ["measure_blobs", "take_blobs", "times_at", "to_micros"]
 
 
 def measure_blobs(
@@ -85,6 +85,35 @@ def to_micros(nanos: cython.const[cython.longlong][::1], out: cython.longlong[::
     for index in range(len(nanos)):
         ns = nanos[index]
         out[index] = ns // 1000 if ns >= 0 else -((999 - ns) // 1000)
+
+
+def times_at(
+    marks: cython.const[cython.longlong][::1],
+    times: cython.const[cython.longlong][::1],
+    offsets: cython.const[cython.longlong][::1],
+    base: cython.longlong,
+    out: cython.longlong[::1],
+) -> int:
+    """The time at each offset: that of the last mark at or before it. Gives the last mark used.
+
+    Args:
+        marks: stream offsets, ascending.
+        times: the time from each mark on.
+        offsets: ascending, counted from `base`; none is before the first mark.
+        base: stream offset that `offsets` count from.
+        out: gets a time for each offset.
+    """
+    mark: cython.Py_ssize_t = 0
+    last: cython.Py_ssize_t = len(marks) - 1
+    index: cython.Py_ssize_t
+    if last < 0 or len(times) <= last or len(out) < len(offsets):
+        return -1
+    with cython.nogil:
+        for index in range(len(offsets)):
+            while mark < last and marks[mark + 1] <= base + offsets[index]:
+                mark += 1
+            out[index] = times[mark]
+    return mark
 
 
 def put_hex(out, at, data, pos, end):

@@ -1,0 +1,369 @@
+"""Rows that the kernel has filled → record batches, one class a table."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wireloom.columnar.arrays import (
+    NameColumn,
+    allocate,
+    constant,
+    dictionary,
+    null_array,
+    strings,
+    unique_names,
+    zeros,
+)
+from wireloom.columnar.kernel import keyrows as keys
+from wireloom.columnar.kernel import messagerows
+from wireloom.columnar.kernel.fieldrows import (
+    V_BINARY,
+    V_BLANK,
+    V_DATE,
+    V_DECIMAL,
+    V_FID,
+    V_HINT,
+    V_INT,
+    V_NAME,
+    V_PARTIAL,
+    V_POSITION,
+    V_REAL,
+    V_SIZE,
+    V_TEXT,
+    V_TIME,
+    V_TS,
+    V_TYPE,
+)
+from wireloom.columnar.types import DIALECTS, dialect_names, field_names
+from wireloom.columnar.wide import Choice, wide_array
+from wireloom.rows import MESSAGE_FORMATS, field_types
+from wireloom.tables import Column, Table, arrow_schema, arrow_type, table
+
+__all__ = ["FieldBatches", "MessageBatches", "WideBatches"]
+
+Batches = Iterator[tuple[str, pa.RecordBatch]]
+
+_KEYS: Final = {
+    "frame_offset": keys.K_OFFSET,
+    "frame_length": keys.K_LENGTH,
+    "ts_ns": keys.K_TS_NS,
+    "ts": keys.K_TS,
+    "path": keys.K_PATH,
+    "source": keys.K_STREAM,
+    "stream": keys.K_STREAM,
+}
+_FIELDS: Final = {
+    "position": V_POSITION,
+    "name": V_NAME,
+    "fid": V_FID,
+    "type": V_TYPE,
+    "size": V_SIZE,
+    "value_int": V_INT,
+    "value_real": V_REAL,
+    "value_decimal": V_DECIMAL,
+    "value_text": V_TEXT,
+    "value_binary": V_BINARY,
+    "value_date": V_DATE,
+    "value_time": V_TIME,
+    "value_ts_ns": V_TS,
+    "is_blank": V_BLANK,
+    "hint": V_HINT,
+    "partial_offset": V_PARTIAL,
+}
+_MESSAGES: Final = {
+    "format": messagerows.G_FORMAT,
+    "dialect": messagerows.G_DIALECT,
+    "field_count": messagerows.G_FIELDS,
+    "depth": messagerows.G_DEPTH,
+}
+_WIDE_NEEDS: Final = {
+    "i64": V_INT | V_REAL,
+    "f64": V_INT | V_REAL,
+    "decimal": V_INT | V_REAL,
+    "text": V_TEXT,
+    "binary": V_BINARY,
+    "date": V_DATE,
+    "time": V_TIME,
+    "timestamp": V_TS,
+    "bool": V_INT,
+}
+"""What of a field's value the kernel must have read for a wide column of that type."""
+
+_TEXT_A_ROW: Final = 16
+"""Bytes of text that a row gets room for at first; more is made when it is needed."""
+
+
+def _bits(wanted: Table | None, bits: Mapping[str, int]) -> int:
+    found = 0
+    for column in wanted.columns if wanted is not None else ():
+        found |= bits.get(column.name, 0)
+    return found
+
+
+class _TableBatches:
+    """What the tables have in common: the key columns, and making a batch."""
+
+    name: str
+
+    def __init__(self, kernel: Any, streams: list[tuple[str, str]], wanted: Table) -> None:
+        self.table = wanted
+        self.has_times = False
+        self.walk: Any = None
+        self.rows: Any = None
+        self._kernel = kernel
+        self._streams = streams
+        self._schema = arrow_schema(wanted)
+        self._paths = NameColumn()
+        self._same_columns: dict[str, pa.Array] = {}
+        self._same_count = -1
+
+    def emit(self) -> Batches:
+        """The rows so far as a batch, if there are any, and a new start."""
+        if not self.rows.count:
+            return
+        self.rows.finish()
+        arrays = [self._array(column) for column in self.table.columns]
+        yield self.name, pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        self.rows.reset()
+
+    def make_room(self) -> Batches:
+        """Go on with an empty batch; with a larger one where not even that has room."""
+        if self.rows.count:
+            yield from self.emit()
+        else:
+            self.rows.grow_rows()
+
+    def _array(self, column: Column) -> pa.Array:
+        found = self._key(column)
+        return self._own(column) if found is None else found
+
+    def _own(self, column: Column) -> pa.Array:
+        raise NotImplementedError
+
+    def _same(self, name: str, make: Callable[[], pa.Array]) -> pa.Array:
+        """A column that is the same in every batch of the same length, which most are."""
+        count = self.rows.count
+        if self._same_count != count:
+            self._same_columns.clear()
+            self._same_count = count
+        found = self._same_columns.get(name)
+        if found is None:
+            found = self._same_columns[name] = make()
+        return found
+
+    def _nulls(self, name: str, type: pa.DataType) -> pa.Array:
+        return self._same(name, lambda: null_array(type, self.rows.count))
+
+    def _constant(self, text: str, type: pa.DataType) -> pa.Array:
+        return self._same(f"={text}", lambda: constant(text, self.rows.count, type))
+
+    def _key(self, column: Column) -> pa.Array | None:
+        name, type, count = column.name, arrow_type(column.type), self.rows.count
+        buffers, kept = self.rows.keys.buffers, self.rows.keys
+        if name in ("source", "stream"):
+            texts = [pair[name == "stream"] for pair in self._streams]
+            if not kept.stream_filled:
+                return self._constant(texts[0], type)
+            buffer = buffers["stream"].slice(0, 4 * count)
+            indices = pa.Array.from_buffers(pa.int32(), count, [None, buffer], 0)
+            # A name may be that of a stream in several captures, a capture has several streams.
+            found, moved = unique_names([text.encode("utf-8", "surrogateescape") for text in texts])
+            return dictionary(indices if moved is None else pc.take(moved, indices), found)
+        if name == "path":
+            buffer = buffers["path"].slice(0, 4 * count) if kept.path_filled else zeros(4 * count)
+            return self._paths.array(self.walk.paths, [None, buffer], count)
+        if name in ("ts_ns", "ts") and not self.has_times:
+            return self._nulls(name, type)
+        if name in _KEYS:
+            buffer = buffers[name].slice(0, type.bit_width // 8 * count)
+            return pa.Array.from_buffers(type, count, [None, buffer], 0)
+        return None
+
+
+class FieldBatches(_TableBatches):
+    """Batches of `fields`; without that table, the row that wide cells are taken from."""
+
+    name = "fields"
+
+    def __init__(
+        self,
+        kernel: Any,
+        streams: list[tuple[str, str]],
+        wanted: Table | None,
+        format: str | None,
+        rows: int,
+        wide_types: Iterable[str],
+    ) -> None:
+        super().__init__(kernel, streams, wanted or table("fields"))
+        want = _bits(wanted, _FIELDS)
+        for type in wide_types:
+            want |= _WIDE_NEEDS[type.partition("(")[0]] | V_BLANK
+        dense = V_INT | V_REAL
+        if format != "tibrv":
+            dense |= V_DECIMAL | V_HINT
+        keeps = wanted is not None
+        rows = rows if keeps else 1
+        self.rows = kernel.FieldRows(
+            want, dense, _bits(wanted, _KEYS), rows, _TEXT_A_ROW * rows + 64, allocate, keeps
+        )
+        self._names = NameColumn()
+        self._valid: list[pa.Buffer] = []
+        self._types = {name: index for index, name in enumerate(field_types())}
+
+    def emit(self) -> Batches:
+        """The rows so far as a batch, if there are any, and a new start."""
+        count = self.rows.count
+        if not self.rows.keeps or not count:
+            return
+        stride = (count + 7) // 8
+        self._valid = []
+        for part in ("low", "high"):
+            bits = allocate(8 * stride)
+            flags = memoryview(self.rows.buffers[part]).cast("B")
+            self._kernel.pack_bits(flags, count, memoryview(bits).cast("B")[: 8 * stride])
+            self._valid += [bits.slice(stride * i, stride) for i in range(8)]
+        yield from super().emit()
+
+    def add(self, walk: Any, row: Mapping[str, Any], values: list[tuple[int, Any]]) -> None:
+        """A row of the object path."""
+        name = row["name"]
+        self.rows.add(
+            row["position"],
+            self._types[row["type"]],
+            row["size"],
+            -1 if name is None else walk.names.add(name.encode()),
+            walk.paths.add(row["path"].encode()),
+            values,
+        )
+
+    def _own(self, column: Column) -> pa.Array:
+        name, type, count = column.name, arrow_type(column.type), self.rows.count
+        buffers, bit = self.rows.buffers, _FIELDS[column.name]
+        if name == "type":
+            codes = buffers[name].slice(0, count)
+            indices = pa.Array.from_buffers(pa.int8(), count, [None, codes], 0)
+            return dictionary(indices, field_names())
+        if name in ("position", "size"):
+            return pa.Array.from_buffers(type, count, [None, buffers[name].slice(0, 4 * count)], 0)
+        if name == "is_blank":
+            return pa.Array.from_buffers(type, count, [None, self._bitmap(bit)], 0)
+        if name == "name":
+            indices = [self._bitmap(bit), buffers[name].slice(0, 4 * count)]
+            return self._names.array(self.walk.names, indices, count)
+        if not self.rows.seen & bit:
+            return self._nulls(name, type)
+        if name in ("value_text", "value_binary"):
+            part = name.removeprefix("value_")
+            used = self.rows.text_used if part == "text" else self.rows.binary_used
+            ends = buffers[f"{part}_ends"].slice(0, 4 * (count + 1))
+            data = buffers[part].slice(0, used)
+            return pa.Array.from_buffers(type, count, [self._bitmap(bit), ends, data])
+        data = buffers[name].slice(0, type.bit_width // 8 * count)
+        return pa.Array.from_buffers(type, count, [self._bitmap(bit), data])
+
+    def _bitmap(self, bit: int) -> pa.Buffer:
+        return self._valid[bit.bit_length() - 1]
+
+
+class MessageBatches(_TableBatches):
+    """Batches of `messages`."""
+
+    name = "messages"
+
+    def __init__(
+        self, kernel: Any, streams: list[tuple[str, str]], wanted: Table | None, rows: int
+    ) -> None:
+        super().__init__(kernel, streams, wanted or table("messages"))
+        rows = rows if wanted is not None else 1
+        self.rows = kernel.MessageRows(
+            _bits(wanted, _MESSAGES), _bits(wanted, _KEYS), rows, allocate
+        )
+
+    def add(self, walk: Any, row: Mapping[str, Any]) -> None:
+        """A row of the object path."""
+        self.rows.add(
+            MESSAGE_FORMATS.index(row["format"]),
+            -1 if row["dialect"] is None else DIALECTS.index(row["dialect"]),
+            walk.paths.add(row["path"].encode()),
+            row["field_count"],
+            row["depth"],
+        )
+
+    def _own(self, column: Column) -> pa.Array:
+        name, count = column.name, self.rows.count
+        buffers = self.rows.buffers
+        if name == "format":
+            codes = buffers[name].slice(0, count)
+            indices = pa.Array.from_buffers(pa.int8(), count, [None, codes], 0)
+            return dictionary(indices, strings(MESSAGE_FORMATS))
+        if name == "dialect":
+            stride = (count + 7) // 8
+            bits = allocate(8 * stride)
+            flags = memoryview(buffers["has_dialect"]).cast("B")
+            self._kernel.pack_bits(flags, count, memoryview(bits).cast("B")[: 8 * stride])
+            found = [bits.slice(0, stride), buffers[name].slice(0, count)]
+            return dictionary(pa.Array.from_buffers(pa.int8(), count, found), dialect_names())
+        return pa.Array.from_buffers(
+            pa.int32(), count, [None, buffers[name].slice(0, 4 * count)], 0
+        )
+
+
+class WideBatches(_TableBatches):
+    """Batches of the wide table."""
+
+    name = "wide"
+
+    def __init__(
+        self,
+        kernel: Any,
+        streams: list[tuple[str, str]],
+        wanted: Choice | None,
+        rows: int,
+        dates: Any,
+    ) -> None:
+        choice = wanted or Choice((), ())
+        super().__init__(kernel, streams, choice.table)
+        rows = rows if wanted is not None else 1
+        precisions = [precision for precision, _ in choice.places]
+        scales = [scale for _, scale in choice.places]
+        self.rows = kernel.WideRows(
+            choice.kinds,
+            precisions,
+            scales,
+            _bits(choice.table, _KEYS),
+            rows,
+            _TEXT_A_ROW * rows,
+            dates,
+            allocate,
+        )
+        self._places: dict[str, tuple[int, int]] = {}
+        base = 0
+        for index, (name, type) in enumerate(zip(choice.names, choice.types, strict=True)):
+            self._places[name] = index, base
+            base += 2 if type.partition("(")[0] in ("decimal", "text", "binary") else 1
+
+    def add(self, walk: Any, row: Mapping[str, Any], cells: list[Any], misfits: int) -> None:
+        """A row of the object path."""
+        words = [_word(cell) for cell in cells]
+        self.rows.add(walk.paths.add(row["path"].encode()), misfits, words)
+
+    def _own(self, column: Column) -> pa.Array:
+        if column.name == "misfits":
+            data = self.rows.buffers["misfits"].slice(0, 4 * self.rows.count)
+            return pa.Array.from_buffers(pa.int32(), self.rows.count, [None, data], 0)
+        index, base = self._places[column.name]
+        return wide_array(self._kernel, self.rows, index, base, column.type)
+
+
+def _word(cell: Any) -> Any:
+    """A cell as the kernel takes it: a whole number or bytes."""
+    if isinstance(cell, float):
+        return struct.unpack("<Q", struct.pack("<d", cell))[0]
+    if isinstance(cell, bool):
+        return int(cell)
+    return cell.encode() if isinstance(cell, str) else cell

@@ -1,0 +1,613 @@
+"""Frames → the tables `messages`, `fields`, `errors` and wide, at compiled speed.
+
+The kernel walks the frames and fills the columns. A frame that it refuses is given to the object
+path, which says why, or has the rows after all: what is in a table never depends on the kernel
+alone.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+
+from wireloom.columnar.arrays import from_rows
+from wireloom.columnar.batches import FieldBatches, MessageBatches, WideBatches
+from wireloom.columnar.kernel import load
+from wireloom.columnar.kernel.carried import PAYLOAD
+from wireloom.columnar.kernel.fieldrows import (
+    V_BINARY,
+    V_BLANK,
+    V_DATE,
+    V_DECIMAL,
+    V_FID,
+    V_HINT,
+    V_INT,
+    V_PARTIAL,
+    V_REAL,
+    V_TEXT,
+    V_TIME,
+    V_TS,
+)
+from wireloom.columnar.kernel.texts import DATE_NONE, DATE_NULL
+from wireloom.columnar.kernel.walk import (
+    ASKED,
+    GOOD,
+    NEED_MESSAGES,
+    NEED_NAMES,
+    NEED_PATHS,
+    NEED_ROWS,
+    NEED_TEXT,
+    NEED_WIDE,
+    NEED_WIDE_TEXT,
+    NO_ROOM,
+)
+from wireloom.columnar.types import field_map, qform_map
+from wireloom.columnar.wide import Choice, choose, wide_cells
+from wireloom.errors import DecodeError, OptionError
+from wireloom.formats import get
+from wireloom.formats._tib.texts import parse_date
+from wireloom.formats.qform.options import DEFAULT, resolve
+from wireloom.rows import MESSAGE_FORMATS, FrameRows, frame_rows, payload_rows
+from wireloom.tables import DECIMAL_SCALE, Table, table
+from wireloom.wire import DEFAULT_LIMITS, Limits
+
+__all__ = ["BATCH_ROWS", "MAX_FRAME", "MessageDecoder"]
+
+BATCH_ROWS: Final = 1 << 16
+"""Rows in a batch: from 32k to 256k rows cost a reader the same, fewer or more cost it more."""
+
+MAX_FRAME: Final = (1 << 31) - 1
+"""No frame can be longer here, whatever the limits say: lengths are 32-bit columns."""
+
+_MAX_TEXT: Final = 1 << 30
+"""Bytes of text in one batch, where offsets have 31 bits."""
+_MAX_NAMES: Final = 1 << 16
+"""Names or paths kept before they are forgotten, to bound the memory."""
+_MAX_ERRORS: Final = 4096
+_MAX_ERROR_BYTES: Final = 1 << 25
+
+_ESCAPE: Final = re.compile(r"\\x[89a-f][0-9a-f]")
+"""How a byte of a name that is not UTF-8 is shown."""
+
+_DAY_0: Final = 719163
+"""`date.toordinal()` of 1970-01-01."""
+
+Batches = Iterator[tuple[str, pa.RecordBatch]]
+_EMPTY: Final = memoryview(b"").cast("q")
+_NO_SIZES: Final = memoryview(b"").cast("i")
+
+
+class MessageDecoder:
+    """Makes rows of frames that are TibMsg, TibrvMsg or QForm messages; for one worker at a time.
+
+    `feed` it with frames, of one stream or of several after each other, and `flush` it in the end.
+    Both give pairs of a table's name and a record batch.
+    """
+
+    def __init__(
+        self,
+        format: str | None,
+        *,
+        tables: Iterable[str] = ("messages", "fields", "errors"),
+        columns: Iterable[str] | Choice | None = None,
+        select: Mapping[str, Iterable[str]] | None = None,
+        source: str = "",
+        nested: bool = True,
+        limits: Limits = DEFAULT_LIMITS,
+        strict: bool = False,
+        batch_rows: int = BATCH_ROWS,
+        kernel: Any = None,
+        **options: Any,
+    ) -> None:
+        """A decoder.
+
+        Args:
+            format: ``tibmsg``, ``tibrv`` or ``qform``. None: what is fed are payloads of
+                transports, in which messages of any of these may be.
+            tables: those that are wanted: ``messages``, ``fields``, ``errors`` and ``wide``.
+            columns: the fields of the wide table: ``BID``, ``BID:decimal(18,4)``. Those without a
+                type have the dictionary's, for QForm, and are text otherwise.
+            select: columns of the other tables that are wanted; all of a table that is not named.
+            source: name of the capture, for the key.
+            nested: whether messages in the payloads of others get rows too.
+            limits: as for the object path.
+            strict: as for the object path, which is then asked about every frame.
+            batch_rows: rows in a batch.
+            kernel: which kernel to use; None: the compiled one if there is one.
+            options: the formats' own: ``dictionary``, ``dialect``.
+
+        Raises:
+            OptionError: there is no such format, table, column or option.
+            SourceError: the dictionary cannot be found or read.
+        """
+        if format is not None and format not in MESSAGE_FORMATS:
+            known = ", ".join(MESSAGE_FORMATS)
+            raise OptionError(f"{format!r} is no format of messages; there are {known}")
+        self._tables = _checked(tables, columns)
+        self._format = format
+        self._code = PAYLOAD if format is None else MESSAGE_FORMATS.index(format)
+        self._limits = limits
+        self._options = _known(format, options)
+        self._settings = {
+            "strict": strict,
+            "max_frame": min(limits.max_frame, MAX_FRAME),
+            "max_depth": limits.max_depth,
+            "max_fields": min(limits.max_fields, MAX_FRAME),
+            **self._options,
+        }
+        self._is_nested = nested
+        self._kernel = load() if kernel is None else kernel
+        dictionary = resolve(self._options.get("dictionary", DEFAULT))
+        self._choice = _choice(columns, format, dictionary)
+        self._is_slow = strict or options.get("dialect") == "document"
+        # The kernel knows names by their bytes, and several may be shown like this.
+        self._is_slow |= any(_ESCAPE.search(name) for name in self._choice.names)
+        wanted = {name: table(name).select((select or {}).get(name)) for name in self._plain}
+        self._errors_table = wanted.get("errors", table("errors"))
+        self._batches = _Batches(
+            self._kernel,
+            wanted,
+            self._choice if "wide" in self._tables else None,
+            format,
+            batch_rows,
+        )
+        self._walk = self._batches.walk(nested, self._settings)
+        if dictionary:
+            self._walk.set_dictionary(*qform_map(dictionary))
+        self._walk.forget_names(self._chosen)
+        self._source = source
+        self._errors: list[dict[str, Any]] = []
+        self._error_bytes = 0
+        self._path = ""
+        self.refused = 0
+        """Frames and nested messages so far that could not be read."""
+        self.refused_frames: list[int] = []
+        """Which of the frames that were fed last could not be read."""
+
+    @property
+    def _plain(self) -> list[str]:
+        return [name for name in self._tables if name != "wide"]
+
+    @property
+    def _chosen(self) -> list[bytes]:
+        return [name.encode("utf-8", "surrogateescape") for name in self._choice.names]
+
+    def table(self, name: str) -> Table:
+        """What the batches of that name hold.
+
+        Raises:
+            OptionError: the table was not asked for.
+        """
+        if name not in self._tables:
+            raise OptionError(f"{name!r} was not asked for")
+        return self._errors_table if name == "errors" else self._batches.table(name)
+
+    def feed(
+        self,
+        data: Any,
+        starts: Any,
+        lengths: Any,
+        *,
+        offsets: Any = None,
+        base: int = 0,
+        ts_ns: Any = None,
+        framed: Any = None,
+        source: str | None = None,
+        stream: str = "",
+        path: str = "",
+    ) -> Batches:
+        """The batches that more frames complete; it must be iterated to its end.
+
+        Args:
+            data: bytes, a memoryview or a mapped file that holds the frames.
+            starts: where each starts in `data`: 64-bit numbers.
+            lengths: the bytes of each: 32-bit numbers.
+            offsets: where each starts in its stream; by default at its start plus `base`.
+            base: stream offset of ``data[0]``.
+            ts_ns: when each was captured, in nanoseconds since 1970; None if not known.
+            framed: the bytes of the frames that payloads lie in, for the key; by default `lengths`.
+            source: name of the capture, for the key; by default that of the decoder.
+            stream: name of the stream, for the key.
+            path: where in their frames the messages lie; empty when they are the frames.
+        """
+        starts, lengths = _numbers(starts, "q"), _numbers(lengths, "i")
+        given = _EMPTY if offsets is None else _numbers(offsets, "q")
+        times = _EMPTY if ts_ns is None else _numbers(ts_ns, "q")
+        sizes = _NO_SIZES if framed is None else _numbers(framed, "i")
+        last = len(lengths)
+        if len(starts) != last or any(len(each) not in (0, last) for each in (given, times, sizes)):
+            raise OptionError("starts, lengths, offsets, times and sizes differ in number")
+        frames = _Frames(memoryview(data).cast("B"), starts, lengths, given, times, sizes, base)
+        self.refused_frames = []
+        key = (self._source if source is None else source, stream)
+        yield from self._batches.turn(key, ts_ns is not None)
+        self._walk.set_base(path.encode("utf-8", "surrogateescape"))
+        self._path = path
+        at = 0
+        while at < last:
+            state = GOOD
+            if self._is_slow:
+                yield from self._slow(frames, at)
+                at += 1
+                continue
+            at, state = self._kernel.message_rows(
+                self._walk,
+                self._code,
+                frames.data,
+                starts,
+                lengths,
+                given,
+                times,
+                base,
+                at,
+                last,
+                sizes,
+            )
+            if state == NO_ROOM:
+                yield from self._make_room()
+            elif state == ASKED:
+                self._answer()
+            elif state != GOOD:
+                yield from self._slow(frames, at)
+                at += 1
+
+    def flush(self) -> Batches:
+        """What is left."""
+        yield from self._batches.flush()
+        yield from self._flush_errors()
+
+    def take_errors(self) -> list[dict[str, Any]]:
+        """The rows of `errors` that no batch has had so far; none will have them now."""
+        found, self._errors, self._error_bytes = self._errors, [], 0
+        return found
+
+    def _make_room(self) -> Batches:
+        walk = self._walk
+        need = walk.need
+        if need == NEED_ROWS:
+            yield from self._batches.fields.make_room()
+        elif need == NEED_MESSAGES:
+            yield from self._batches.messages.make_room()
+        elif need == NEED_WIDE:
+            yield from self._batches.wide.make_room()
+        elif need == NEED_TEXT:
+            if walk.rows.text_used > _MAX_TEXT or walk.rows.binary_used > _MAX_TEXT:
+                yield from self._batches.fields.emit()
+            walk.rows.grow_text(3 * walk.need_bytes + 64)
+        elif need == NEED_WIDE_TEXT:
+            if walk.wide.text_used > _MAX_TEXT:
+                yield from self._batches.wide.emit()
+            walk.wide.grow_text(walk.need_bytes)
+        elif need == NEED_PATHS:
+            walk.paths.grow()
+        else:
+            assert need == NEED_NAMES
+            walk.grow_names()
+        if walk.names.count > _MAX_NAMES or walk.paths.count > _MAX_NAMES:
+            # Numbers of names change now: nothing may be left that has the old ones.
+            yield from self._batches.flush()
+            walk.forget_names(self._chosen)
+            walk.set_base(self._path.encode("utf-8", "surrogateescape"))
+
+    def _answer(self) -> None:
+        """Say of the texts that the kernel asks about whether they are dates."""
+        dates = self._walk.dates
+        for text in dates.asked():
+            found = parse_date(text.decode("utf-8", "surrogateescape"))
+            day = None if found is None else found.to_date()
+            if day is not None:
+                dates.answer(day.toordinal() - _DAY_0)
+            else:
+                dates.answer(DATE_NONE if found is None else DATE_NULL)
+        if dates.is_full():
+            dates.clear()
+
+    # --- the object path
+
+    def _slow(self, frames: _Frames, at: int) -> Batches:
+        """The rows of a frame by the object path, or why it has none."""
+        raw = frames.frame(at)
+        offset = frames.offset(at)
+        length = frames.sizes[at] if len(frames.sizes) else len(raw)
+        source, stream = self._batches.key
+        ts_ns = frames.times[at] if len(frames.times) else None
+        key = {
+            "source": source,
+            "stream": stream,
+            "frame_offset": offset,
+            "frame_length": length,
+            "ts_ns": ts_ns,
+            "ts": None if ts_ns is None else ts_ns // 1000,
+        }
+        try:
+            if self._format is None:
+                found = payload_rows(raw, path=self._path, **self._settings)
+            else:
+                found = frame_rows(
+                    raw, self._format, nested=self._is_nested, path=self._path, **self._settings
+                )
+        except DecodeError as error:
+            self._errors.append(
+                {
+                    **key,
+                    "path": self._path,
+                    "layer": "message",
+                    "format": self._format,
+                    "code": error.code,
+                    "reason": error.reason,
+                    "at": None if self._path else offset + error.offset,
+                    "field": error.path,
+                    "raw": raw,
+                }
+            )
+            found = FrameRows()
+            self._error_bytes += len(raw)
+            self.refused += 1
+            self.refused_frames.append(at)
+        for row in found.errors:
+            self._errors.append(key | row)
+            self._error_bytes += len(row["raw"])
+            self.refused += 1
+        if len(self._errors) >= _MAX_ERRORS or self._error_bytes >= _MAX_ERROR_BYTES:
+            yield from self._flush_errors()
+        yield from self._add(found, offset, length, ts_ns or 0)
+
+    def _flush_errors(self) -> Batches:
+        if self._errors and "errors" in self._tables:
+            yield "errors", from_rows(self._errors_table, self._errors)
+        self._errors = []
+        self._error_bytes = 0
+
+    def _add(self, found: FrameRows, offset: int, length: int, ts_ns: int) -> Batches:
+        """Put rows of the object path behind those of the kernel."""
+        walk, batches = self._walk, self._batches
+        walk.begin_slow()
+        for row in found.messages if batches.has_messages else ():
+            if walk.messages.count >= walk.messages.capacity:
+                walk.end_slow(offset, length, ts_ns)
+                yield from batches.messages.emit()
+                walk.begin_slow()
+            batches.messages.add(walk, row)
+        for row in found.fields if batches.has_fields else ():
+            values = _values(row)
+            size = sum(len(value) for _, value in values if isinstance(value, bytes))
+            if walk.rows.count >= walk.rows.capacity or walk.rows.text_used > _MAX_TEXT:
+                walk.end_slow(offset, length, ts_ns)
+                yield from batches.fields.emit()
+                walk.begin_slow()
+            if not walk.rows.has_room(size):
+                walk.rows.grow_text(3 * size + 64)
+            batches.fields.add(walk, row, values)
+        if batches.has_wide:
+            for message, cells, misfits in _wide_rows(found, self._choice):
+                if walk.wide.count >= walk.wide.capacity:
+                    walk.end_slow(offset, length, ts_ns)
+                    yield from batches.wide.emit()
+                    walk.begin_slow()
+                batches.wide.add(walk, message, cells, misfits)
+        walk.end_slow(offset, length, ts_ns)
+
+
+class _Frames:
+    """Frames as they were given."""
+
+    __slots__ = ("base", "data", "lengths", "offsets", "sizes", "starts", "times")
+
+    def __init__(
+        self,
+        data: memoryview,
+        starts: memoryview,
+        lengths: memoryview,
+        offsets: memoryview,
+        times: memoryview,
+        sizes: memoryview,
+        base: int,
+    ) -> None:
+        self.data = data
+        self.starts = starts
+        self.lengths = lengths
+        self.offsets = offsets
+        self.times = times
+        self.sizes = sizes
+        self.base = base
+
+    def frame(self, at: int) -> bytes:
+        start, length = self.starts[at], self.lengths[at]
+        # The kernel refuses such a frame too, so that it always ends up here.
+        if start < 0 or length < 0 or start + length > len(self.data):
+            raise OptionError(f"a frame of {length} bytes at {start} is not in the data")
+        return bytes(self.data[start : start + length])
+
+    def offset(self, at: int) -> int:
+        found: int = self.offsets[at] if len(self.offsets) else self.starts[at] + self.base
+        return found
+
+
+class _Batches:
+    """The batches of all tables that are wanted."""
+
+    def __init__(
+        self,
+        kernel: Any,
+        wanted: Mapping[str, Table],
+        choice: Choice | None,
+        format: str | None,
+        rows: int,
+    ) -> None:
+        self.has_messages = "messages" in wanted
+        self.has_fields = "fields" in wanted
+        self.has_wide = choice is not None
+        self.key = ("", "")
+        self._keys: list[tuple[str, str]] = [self.key]
+        self._numbers = {self.key: 0}
+        self._has_times = False
+        self._kernel = kernel
+        shared = (kernel, self._keys)
+        dates = kernel.Dates()
+        types = choice.types if choice is not None else ()
+        self.fields = FieldBatches(*shared, wanted.get("fields"), format, rows, types)
+        self.messages = MessageBatches(*shared, wanted.get("messages"), rows)
+        self.wide = WideBatches(*shared, choice, rows, dates)
+        self._dates = dates
+        self._walk: Any = None
+
+    def table(self, name: str) -> Table:
+        found = {"fields": self.fields, "messages": self.messages, "wide": self.wide}[name]
+        return found.table
+
+    def walk(self, nested: bool, settings: Mapping[str, Any]) -> Any:
+        """The kernel's state, with these batches' rows in it."""
+        self._walk = self._kernel.Walk(
+            self.fields.rows,
+            self.messages.rows,
+            self.wide.rows,
+            self._dates,
+            field_map(),
+            has_messages=self.has_messages,
+            has_wide=self.has_wide,
+            is_nested=nested,
+            max_frame=settings["max_frame"],
+            max_fields=settings["max_fields"],
+            max_depth=settings["max_depth"],
+        )
+        for each in (self.fields, self.messages, self.wide):
+            each.walk = self._walk
+        return self._walk
+
+    def turn(self, key: tuple[str, str], has_times: bool) -> Batches:
+        """Go on with another stream, of that source and name."""
+        if has_times != self._has_times or len(self._keys) > _MAX_NAMES:
+            yield from self.flush()
+        self._has_times = has_times
+        if self.is_empty():
+            self._keys[:] = []
+            self._numbers = {}
+        if key not in self._numbers:
+            self._numbers[key] = len(self._keys)
+            self._keys.append(key)
+        self.key = key
+        self._walk.stream = self._numbers[key]
+        for each in (self.fields, self.messages, self.wide):
+            each.has_times = has_times
+
+    def is_empty(self) -> bool:
+        return not any(each.rows.count for each in (self.fields, self.messages, self.wide))
+
+    def flush(self) -> Batches:
+        for each in (self.messages, self.fields, self.wide):
+            yield from each.emit()
+
+
+def _checked(tables: Iterable[str], columns: object) -> tuple[str, ...]:
+    found = tuple(dict.fromkeys(tables))
+    known = ("messages", "fields", "errors", "wide")
+    for name in found:
+        if name not in known:
+            raise OptionError(f"no table {name!r} of messages; there are {', '.join(known)}")
+    if ("wide" in found) != (columns is not None):
+        raise OptionError("the table wide and its columns go together")
+    return found
+
+
+def _known(format: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, seen to belong to some format of messages; `unwrap` makes no sense here."""
+    known = {option.name for name in MESSAGE_FORMATS for option in get(name).options} - {"unwrap"}
+    for name in options:
+        if name not in known:
+            raise OptionError(f"{format or 'a payload'} has no option {name!r} here")
+    return dict(options)
+
+
+def _choice(columns: Iterable[str] | Choice | None, format: str | None, dictionary: Any) -> Choice:
+    if columns is None:
+        return Choice((), ())
+    if isinstance(columns, Choice):
+        return columns
+    known: dict[str, str] = {}
+    if format == "qform" and dictionary:
+        known = {entry.name: _QFORM_TYPES.get(entry.md_type, "binary") for entry in dictionary}
+    return choose(columns, known)
+
+
+_QFORM_TYPES: Final = {
+    "boolean": "bool",
+    "date": "date",
+    "decimal": "decimal",
+    "int": "i64",
+    "partial": "text",
+    "real": "f64",
+    "string": "text",
+    "time": "time",
+    "uint": "i64",
+}
+
+
+def _numbers(values: Any, code: Literal["i", "q"]) -> memoryview:
+    """Numbers as a view that the kernel can read."""
+    if isinstance(values, pa.Array):
+        view = memoryview(values.buffers()[1]).cast("B").cast(code)
+        return view[values.offset : values.offset + len(values)]
+    if isinstance(values, Sequence) and not isinstance(values, memoryview):
+        return memoryview(struct.pack(f"={len(values)}{code}", *values)).cast(code)
+    return memoryview(values).cast("B").cast(code)
+
+
+def _values(row: Mapping[str, Any]) -> list[tuple[int, Any]]:
+    """The values of a row in the columns' units, by the columns' bits."""
+    found: list[tuple[int, Any]] = []
+    for name, bit in _BITS:
+        value = row[name]
+        if value is None or value is False:
+            continue
+        if isinstance(value, Decimal):
+            value = _units(value)
+        elif isinstance(value, float):
+            value = struct.unpack("<Q", struct.pack("<d", value))[0]
+        elif isinstance(value, str):
+            value = value.encode()
+        elif bit == V_DATE:
+            value = value.toordinal() - _DAY_0
+        found.append((bit, value))
+    return found
+
+
+def _units(value: Decimal) -> int:
+    """A decimal in units of the column's last place; a context would round at 28 digits."""
+    sign, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)  # finite
+    units: int = int("".join(map(str, digits))) * 10 ** (DECIMAL_SCALE + exponent)
+    return -units if sign else units
+
+
+_BITS: Final = (
+    ("fid", V_FID),
+    ("value_int", V_INT),
+    ("value_real", V_REAL),
+    ("value_decimal", V_DECIMAL),
+    ("value_text", V_TEXT),
+    ("value_binary", V_BINARY),
+    ("value_date", V_DATE),
+    ("value_time", V_TIME),
+    ("value_ts_ns", V_TS),
+    ("is_blank", V_BLANK),
+    ("hint", V_HINT),
+    ("partial_offset", V_PARTIAL),
+)
+
+
+def _wide_rows(
+    found: FrameRows, choice: Choice
+) -> Iterator[tuple[Mapping[str, Any], list[Any], int]]:
+    """Each message of a frame, with the cells of its own fields."""
+    own: list[list[Mapping[str, Any]]] = [[] for _ in found.messages]
+    for row, owner in zip(found.fields, found.owners, strict=True):
+        if owner is not None:
+            own[owner].append(row)
+    for message, fields in zip(found.messages, own, strict=True):
+        cells, misfits = wide_cells(fields, choice)
+        yield message, cells, misfits

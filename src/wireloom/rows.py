@@ -1,0 +1,421 @@
+"""Messages → rows, one object at a time: what the tables `messages` and `fields` hold, readably.
+
+The compiled path gives the same rows (they are tested against these) and comes here for the few
+messages that it does not read itself. A row is a dict of the table's columns after the key, with
+`path`; values are in Python's types, times of day in nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from ipaddress import IPv4Address
+from typing import Any, Final
+
+from wireloom.errors import DecodeError
+from wireloom.formats import get
+from wireloom.formats._tib.decimals import Scaled
+from wireloom.formats._tib.scalars import is_utf8, text_bytes
+from wireloom.formats._tib.values import Date, Time
+from wireloom.formats.qform import Field as QformField
+from wireloom.formats.qform import Message as QformMessage
+from wireloom.formats.qform.dictionary import TssType
+from wireloom.formats.tibmsg import Field as TibMsgField
+from wireloom.formats.tibmsg import FieldType as TibMsgType
+from wireloom.formats.tibmsg import Message as TibMsgMessage
+from wireloom.formats.tibrv import Field as TibrvField
+from wireloom.formats.tibrv import FieldType as TibrvType
+from wireloom.formats.tibrv import Message as TibrvMessage
+from wireloom.messages import Message
+from wireloom.nesting import MAX_BYTES, MAX_DEPTH, _readers, _Walk
+from wireloom.tables import DECIMAL_SCALE
+
+__all__ = [
+    "MAX_PATH",
+    "MESSAGE_FORMATS",
+    "FrameRows",
+    "field_row",
+    "field_types",
+    "frame_rows",
+    "join_path",
+    "payload_rows",
+    "shown",
+]
+
+Row = dict[str, Any]
+
+MESSAGE_FORMATS: Final = ("qform", "tibmsg", "tibrv")
+"""The formats whose messages have fields; a position here is the format's number in the kernel."""
+
+MAX_PATH: Final = 1000
+"""Bytes of a path; what goes deeper ends with an ellipsis. Else names in names would multiply."""
+
+_ELLIPSIS = "…"
+_LIMIT = Decimal(10) ** (38 - DECIMAL_SCALE)
+
+
+AnyField = TibMsgField | TibrvField | QformField
+AnyMessage = TibMsgMessage | TibrvMessage | QformMessage
+
+
+@dataclass(slots=True)
+class FrameRows:
+    """The rows of one frame: its message, those carried inside, and what inside is unreadable."""
+
+    messages: list[Row] = field(default_factory=list)
+    fields: list[Row] = field(default_factory=list)
+    owners: list[int | None] = field(default_factory=list)
+    """For each field, which message it is a field of; None if of one nested in a field."""
+    errors: list[Row] = field(default_factory=list)
+
+
+def shown(text: str) -> str:
+    r"""A name as the tables show it: bytes that are not UTF-8 as ``\xNN``.
+
+    >>> shown("BID\udce9")
+    'BID\\xe9'
+    """
+    return text if is_utf8(text) else text_bytes(text).decode("utf-8", "backslashreplace")
+
+
+def join_path(path: str, step: str, dot: str = ".") -> str:
+    """A path with one more step; one that gets too long ends with an ellipsis.
+
+    >>> join_path("body", "image"), join_path("data", "[1]", "")
+    ('body.image', 'data[1]')
+    """
+    joined = path + dot + step if path else step
+    if len(text_bytes(joined)) <= MAX_PATH:
+        return joined
+    return path if path.endswith(_ELLIPSIS) else path + _ELLIPSIS
+
+
+def frame_rows(
+    data: bytes, format: str, *, nested: bool = True, path: str = "", **options: Any
+) -> FrameRows:
+    """The rows of the message at the start of `data`.
+
+    Args:
+        data: one frame.
+        format: its format, one of `MESSAGE_FORMATS`.
+        nested: whether messages in payloads get rows too.
+        path: where it lies in its frame.
+        options: as for `wireloom.decode`.
+
+    Raises:
+        DecodeError: it cannot be read.
+        OptionError: an option that no format of messages has.
+    """
+    chosen = get(format)
+    own = {option.name for option in chosen.options} | {"strict", "max_frame", "max_depth"}
+    given = {key: value for key, value in options.items() if key in own | {"max_fields"}}
+    limits, strict, rest = chosen.check_options(given)
+    message = chosen.decode(data, limits=limits, strict=strict, **rest)
+    rows = _Rows(options, nested)
+    rows.read([(message, path)], 0)
+    return rows.found
+
+
+def payload_rows(data: bytes, *, path: str = "", **options: Any) -> FrameRows:
+    """The rows of the messages that fill a transport's payload, if any do.
+
+    Raises:
+        OptionError: an option that no format of messages has.
+    """
+    rows = _Rows(options, nested=True)
+    rows.read(rows.inside(data, path, 1), 1)
+    return rows.found
+
+
+class _Level:
+    """A message while its fields are gone through: its own, or one nested in a field."""
+
+    __slots__ = ("carried", "depth", "fields", "message", "number", "path", "row", "seen")
+
+    def __init__(self, fields: tuple[AnyField, ...], path: str, carried: int, depth: int) -> None:
+        self.fields: Iterator[tuple[int, AnyField]] = iter(enumerate(fields))
+        self.path = path
+        self.carried = carried  # messages around this one
+        self.depth = depth  # levels inside its own message
+        self.seen: set[str] = set()  # names of the fields so far
+        self.row: Row = {}  # its message's
+        self.number = 0  # of that row
+        self.message: AnyMessage | None = None  # set where a message starts
+
+
+class _Rows:
+    """Collects the rows of one frame."""
+
+    def __init__(self, options: Mapping[str, Any], nested: bool) -> None:
+        self.found = FrameRows()
+        self._walk = _Walk(_readers(options), MAX_DEPTH, MAX_BYTES, self._unreadable)
+        self._is_nested = nested
+        self._left = next(
+            reader.limits.max_frame for reader in self._walk.readers
+        )  # bytes of xml that may still be unpacked
+
+    def _unreadable(self, _: object) -> None:
+        raise AssertionError("reading is done here")
+
+    def inside(self, data: bytes, path: str, depth: int) -> list[tuple[Message, str]]:
+        """The messages that fill a payload, with their paths; none where there is an error."""
+        reader = self._walk.recognise(data)
+        if reader is None:
+            return []
+        try:
+            messages = self._walk.read(reader, data, depth)
+        except DecodeError as error:
+            self.found.errors.append(
+                {
+                    "path": shown(path),
+                    "layer": "message",
+                    "format": reader.format.name,
+                    "code": error.code,
+                    "reason": error.reason,
+                    "at": None,
+                    "field": error.path,
+                    "raw": data,
+                }
+            )
+            return []
+        if len(messages) == 1:
+            return [(messages[0], path)]
+        return [(each, join_path(path, f"[{i}]", "")) for i, each in enumerate(messages)]
+
+    def read(self, messages: list[tuple[Message, str]], carried: int) -> None:
+        """Append the rows of messages, and of all that lie in them."""
+        # A stack instead of recursion: nesting must not reach Python's limit.
+        stack = [_opened(message, path, carried) for message, path in reversed(messages)]
+        while stack:
+            level = stack[-1]
+            if level.message is not None:
+                self._open(level)
+            index, item = next(level.fields, (-1, None))
+            if item is None:
+                stack.pop()
+                continue
+            step = _step(item.name, index, level.seen)
+            row = {"path": shown(level.path), "position": index, **field_row(item)}
+            if isinstance(item, TibrvField) and item.type == TibrvType.XML:
+                row |= self._unpacked(item)
+            self.found.fields.append(row)
+            self.found.owners.append(None if level.depth else level.number)
+            stack += reversed(self._below(level, item, step))
+
+    def _open(self, level: _Level) -> None:
+        message = level.message
+        level.message = None
+        assert message is not None
+        level.row = {
+            "path": shown(level.path),
+            "format": message.format,
+            "dialect": message.dialect if isinstance(message, TibrvMessage) else None,
+            "field_count": len(message.fields),
+            "depth": 0,
+        }
+        level.number = len(self.found.messages)
+        self.found.messages.append(level.row)
+
+    def _below(self, level: _Level, item: AnyField, step: str) -> list[_Level]:
+        """What lies in a field."""
+        path = join_path(level.path, step)
+        nested = _nested(item)
+        if nested is not None:
+            level.row["depth"] = max(level.row["depth"], level.depth + 1)
+            below = []
+            for suffix, fields in nested:
+                inner = join_path(path, suffix) if suffix else path
+                deeper = _Level(fields, inner, level.carried, level.depth + 1)
+                deeper.row = level.row
+                below.append(deeper)
+            return below
+        data = _payload(item)
+        if not data or not self._is_nested:
+            return []
+        found = self.inside(data, path, level.carried + 1)
+        return [_opened(message, where, level.carried + 1) for message, where in found]
+
+    def _unpacked(self, item: TibrvField) -> Row:
+        """The text of an xml field, as long as all of the frame are not larger than a frame may be.
+
+        Some kilobytes of zlib can hold megabytes, and a message has many fields.
+        """
+        try:
+            text = item.document(self._left)
+        except DecodeError:
+            return {"value_binary": item.data}
+        self._left -= len(text_bytes(text))
+        return _text(text)
+
+
+def _opened(message: Message, path: str, carried: int) -> _Level:
+    assert isinstance(message, TibMsgMessage | TibrvMessage | QformMessage)
+    level = _Level(message.fields, path, carried, 0)
+    level.message = message
+    return level
+
+
+def _step(name: str | None, index: int, seen: set[str]) -> str:
+    """What a field is called in a path; as `wireloom.formats._tib.payloads` does it."""
+    step = name if name and name not in seen else f"fields[{index}]"
+    seen.add(step)
+    return step
+
+
+def _nested(item: AnyField) -> list[tuple[str, tuple[AnyField, ...]]] | None:
+    """The nested messages of a field with what follows its step in the path; None if it is none."""
+    if isinstance(item, QformField):
+        return None
+    if isinstance(item, TibMsgField):
+        return [("", item.fields)] if item.type == TibMsgType.MESSAGE else None
+    if item.type == TibrvType.ARRAY_MSG:
+        return [(f"messages[{i}]", each.fields) for i, each in enumerate(item.messages)]
+    return [("", item.fields)] if item.type == TibrvType.MESSAGE else None
+
+
+def _payload(item: AnyField) -> bytes:
+    """The bytes of a field that may hold a message of another format."""
+    if isinstance(item, QformField):
+        is_opaque = item.entry.tss_type is TssType.OPAQUE and not item.entry.is_partial
+    elif isinstance(item, TibMsgField):
+        is_opaque = item.type == TibMsgType.OPAQUE
+    else:
+        is_opaque = item.type == TibrvType.OPAQUE
+    return item.data if is_opaque else b""
+
+
+# --- one field ------------------------------------------------------------------------------------
+
+
+def field_types() -> list[str]:
+    """The names that the type column may have, sorted."""
+    scalars = (code for code in TibMsgType if code.name not in ("MESSAGE", "ARRAY", "PARTIAL"))
+    found = {code.name.lower() for code in TibMsgType} - {"array"}
+    found |= {f"array_{code.name.lower()}" for code in scalars}
+    found |= {code.name.lower() for code in TibrvType} | {code.name.lower() for code in TssType}
+    return sorted(found)
+
+
+def field_row(item: AnyField) -> Row:
+    """The columns of one field, from `name` on; an xml is not unpacked, and has no value."""
+    row: Row = dict.fromkeys(_COLUMNS)
+    row["name"] = None if item.name is None else shown(item.name)
+    row["type"] = item.type.name.lower()
+    row["size"] = item.size
+    row["is_blank"] = False
+    if isinstance(item, TibMsgField):
+        row |= _tibmsg(item)
+    elif isinstance(item, TibrvField):
+        row |= _tibrv(item)
+    else:
+        row |= _qform(item)
+    return row
+
+
+_COLUMNS = (
+    "name",
+    "fid",
+    "type",
+    "size",
+    "value_int",
+    "value_real",
+    "value_decimal",
+    "value_text",
+    "value_binary",
+    "value_date",
+    "value_time",
+    "value_ts_ns",
+    "is_blank",
+    "hint",
+    "partial_offset",
+)
+
+
+def _tibmsg(item: TibMsgField) -> Row:
+    kind = item.type
+    if kind == TibMsgType.MESSAGE:
+        return {}
+    if kind == TibMsgType.ARRAY:
+        assert item.element_type is not None
+        return {
+            "type": f"array_{item.element_type.name.lower()}",
+            "hint": item.element_size,
+            "value_binary": item.data,
+        }
+    if kind == TibMsgType.PARTIAL:
+        return {"partial_offset": item.partial_offset} | _bytes_text(item.data)
+    hint = item.hint_number
+    row: Row = {"hint": hint} if hint is not None and _fits(hint) else {}
+    return row | _values(item.wire_value, item.value, item.scaled)
+
+
+def _tibrv(item: TibrvField) -> Row:
+    kind = item.type
+    row: Row = {"fid": item.fid}
+    if kind in (TibrvType.MESSAGE, TibrvType.ARRAY_MSG, TibrvType.XML):
+        return row
+    if kind.name.startswith("ARRAY"):
+        return row | {"value_binary": item.data}
+    parts = item.time_parts
+    if parts is not None:
+        return row | {"value_ts_ns": parts[0] * 10**9 + parts[1] * 1000}
+    return row | _values(item.value, item.value, None)
+
+
+def _qform(item: QformField) -> Row:
+    row: Row = {"fid": item.fid, "partial_offset": item.partial_offset, "hint": item.hint}
+    if item.partial_offset is not None:
+        return row | (_bytes_text(item.data) if item.type is TssType.STRING else _binary(item.data))
+    return row | _values(item.wire_value, item.value, item.scaled)
+
+
+def _values(wire: Any, value: Any, scaled: Scaled | None) -> Row:
+    """The value columns, of what the wire has, what it means, and its decimal if it is one."""
+    if isinstance(wire, bytes):
+        return {"value_binary": wire}
+    if isinstance(wire, IPv4Address):
+        return {"value_text": str(wire)}
+    if isinstance(wire, float):
+        if scaled is not None and scaled == Scaled(0, 0):
+            return {"is_blank": True}
+        return {"value_real": wire} | ({} if scaled is None else _decimal(scaled.value))
+    if isinstance(wire, int):
+        return {"value_int": int(wire)} if _fits(wire) else _decimal(Decimal(wire))
+    row = _text(wire)
+    if isinstance(value, Date | Time) and value.is_null:
+        return row | {"is_blank": True}
+    if isinstance(value, Date):
+        return row | {"value_date": value.to_date()}
+    if isinstance(value, Time) and value.hour < 24 and value.second < 60:
+        return row | {"value_time": value.day_ns}
+    return row
+
+
+def _fits(value: int) -> bool:
+    """Whether a column of signed 64-bit numbers can hold it."""
+    return -(1 << 63) <= value < 1 << 63
+
+
+def _decimal(value: Any) -> Row:
+    """A decimal, if the column can hold it as it is."""
+    if not isinstance(value, Decimal) or not value.is_finite() or abs(value) >= _LIMIT:
+        return {}
+    exponent = value.as_tuple().exponent
+    assert isinstance(exponent, int)  # finite
+    return {"value_decimal": value} if exponent >= -DECIMAL_SCALE else {}
+
+
+def _text(text: str) -> Row:
+    return {"value_text": str(text)} if is_utf8(text) else {"value_binary": text_bytes(text)}
+
+
+def _binary(data: bytes) -> Row:
+    return {"value_binary": data}
+
+
+def _bytes_text(data: bytes) -> Row:
+    try:
+        return {"value_text": data.decode()}
+    except UnicodeDecodeError:
+        return _binary(data)
