@@ -1,7 +1,9 @@
-"""pcap → reassembled streams: beside dpkt and scapy on the same file, one-way cost, and memory.
+"""pcap → reassembled streams → frames: beside dpkt and scapy, one-way cost, memory, parts.
 
 dpkt and scapy only come as far as the TCP payload of each packet, put into a list for each flow;
 nothing puts it in order. All are first made to agree on every flow's bytes, then run in turns.
+Generated captures of all formats show what the generator, cutting one file into parts and the
+exchange of packets between readers cost.
 """
 
 from __future__ import annotations
@@ -19,7 +21,11 @@ from pathlib import Path
 from random import Random
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, BinaryIO
+
+from wireloom.captures import Capture, PacketRange, StreamData, packet_ranges
+from wireloom.captures.exchange import Part, route
+from wireloom.testing.generate import DICTIONARY, PORTS, Faults, generate
 
 DPKT_GOAL = 10
 SCAPY_GOAL = 100
@@ -62,8 +68,6 @@ def file_header() -> bytes:
 
 
 def wireloom_streams(path: Path) -> dict[str, int]:
-    from wireloom.captures import Capture, StreamData
-
     found: dict[str, int] = {}
     for event in Capture(path):
         if isinstance(event, StreamData):
@@ -189,13 +193,25 @@ def endless(total: int, loss: float) -> Iterator[bytes]:
 
 _CHILD = """
 import json, resource, sys, time
-from wireloom.captures import Capture, Gap, StreamData
-total = gaps = 0
+from wireloom.captures import Capture, Gap, StreamData, StreamEnd
+from wireloom.columnar.framing import FrameScanner
+ports = {int(port): name for port, name in json.loads(sys.argv[1]).items()}
+options = {"qform": {"dictionary": sys.argv[2]}}
+total = gaps = frames = 0
+scanners = {}
 for event in Capture(sys.stdin.buffer):
     if isinstance(event, StreamData):
         total += len(event.data)
-    elif isinstance(event, Gap):
-        gaps += event.length
+        stream = event.stream
+        name = ports.get(stream.src_port) or ports.get(stream.dst_port)
+        if name and stream.number not in scanners:
+            scanners[stream.number] = FrameScanner(name, **options.get(name, {}))
+        if name:
+            frames += sum(batch.count for batch in scanners[stream.number].feed(event.data))
+    elif isinstance(event, (Gap, StreamEnd)):
+        gaps += event.length if isinstance(event, Gap) else 0
+        if event.stream.number in scanners:
+            frames += sum(batch.count for batch in scanners.pop(event.stream.number).close())
 if sys.platform == "linux":
     # What getrusage gives includes the process that started this one.
     status = open("/proc/self/status").read()
@@ -203,8 +219,20 @@ if sys.platform == "linux":
 else:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(json.dumps({"megabytes": round(peak / 1e6), "payload": total, "gap": gaps,
-                  "seconds": round(time.process_time(), 2)}))
+                  "frames": frames, "seconds": round(time.process_time(), 2)}))
 """
+
+
+def reading(feed: Callable[[BinaryIO], object], ports: dict[str, str]) -> dict[str, Any]:
+    """What a process reports that reads the capture which `feed` writes into a pipe."""
+    command = [sys.executable, "-c", _CHILD, json.dumps(ports), DICTIONARY]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        feed(child.stdin)
+        child.stdin.close()
+        found: dict[str, Any] = json.load(io.TextIOWrapper(child.stdout))
+    return found
 
 
 def memory(quick: bool) -> dict[str, Any]:
@@ -212,17 +240,52 @@ def memory(quick: bool) -> dict[str, Any]:
     total = 200_000_000 if quick else 2_000_000_000
     found = {}
     for name, loss in (("complete", 0.0), ("with 1 % lost", 0.01)):
-        child = subprocess.Popen(
-            [sys.executable, "-c", _CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        assert child.stdin is not None
-        assert child.stdout is not None
-        for part in endless(total, loss):
-            child.stdin.write(part)
-        child.stdin.close()
-        found[name] = json.load(io.TextIOWrapper(child.stdout))
-        child.wait()
+
+        def feed(pipe: BinaryIO, loss: float = loss) -> None:
+            for part in endless(total, loss):
+                pipe.write(part)
+
+        found[name] = reading(feed, {})
     return found
+
+
+def generated(folder: Path, quick: bool) -> dict[str, Any]:
+    """Traffic of all formats with faults: made, read to frames, cut into parts, exchanged."""
+    total = 50_000_000 if quick else 500_000_000
+    manifests = []
+    faults = Faults(reorder=0.01, loss=0.001, duplicates=0.01, corruption=0.001)
+    ports = {str(port): name for port, name in PORTS.items()}
+
+    def feed(pipe: BinaryIO) -> None:
+        manifests.append(generate(pipe, size=total, faults=faults))
+
+    decoded = reading(feed, ports)
+    (manifest,) = manifests
+    hit = sum(manifest.hit.values())
+    # Damage can show frames that are none, but never hides one that it did not touch.
+    assert decoded["frames"] >= manifest.messages - hit, (decoded, manifest)
+    path = folder / "generated.pcap"
+    began = time.process_time()
+    made = generate(path, size=total, container="pcap")
+    rates = {"generate": made.size / (time.process_time() - began) / 1e6}
+    for name, job in (
+        ("one pass", lambda: sum(1 for _ in Capture(path))),
+        ("cut into 16 parts", lambda: packet_ranges(path, 16)),
+        ("route to 8 parts", lambda: sum(b.num_rows for b in route(PacketRange(str(path)), 0, 8))),
+        ("route to 1 part and read", lambda: _exchange(path)),
+    ):
+        began = time.process_time()
+        job()
+        rates[name] = made.size / (time.process_time() - began) / 1e6
+    return {
+        "memory": decoded | {"sent": manifest.messages, "hit": hit, "bytes": manifest.size},
+        "megabytes_per_second": {name: round(rate) for name, rate in rates.items()},
+    }
+
+
+def _exchange(path: Path) -> int:
+    rows = route(PacketRange(str(path)), 0, 1)
+    return sum(1 for _ in Part(rows, [str(path)], 0, 1))
 
 
 def main(quick: bool) -> dict[str, Any]:
@@ -230,7 +293,8 @@ def main(quick: bool) -> dict[str, Any]:
         folder = Path(name)
         rows = peers(folder, quick)
         way = one_way(folder, quick)
-    used = memory(quick)
+        own = generated(folder, quick)
+    used = memory(quick) | {"generated, with faults": own.pop("memory")}
     print(f"{'':20} {'':10} {'packets/s':>12} {'MB/s':>8} {'wireloom is':>12}")
     for row in rows:
         print(
@@ -241,6 +305,8 @@ def main(quick: bool) -> dict[str, Any]:
         print(f"one way, {name}: {cost}")
     for name, cost in used.items():
         print(f"memory, {name}: {cost}")
+    for name, rate in own["megabytes_per_second"].items():
+        print(f"{name}: {rate} MB/s of one core")
     ratios: dict[str, float] = {}
     for row in rows:
         key = row["implementation"]
@@ -258,6 +324,7 @@ def main(quick: bool) -> dict[str, Any]:
         "rows": rows,
         "one_way": way,
         "memory": used,
+        "generated": own,
     }
 
 

@@ -13,6 +13,7 @@
     ├── SourceError              a model, dictionary or schema text is wrong (reason, file, line)
     ├── OptionError              an option is unknown or has a bad value
     ├── UnknownProtocolError     no such format, or none could be detected
+    ├── LakeError                a lake of tables is damaged, busy or not one (reason, path)
     ├── StateError               a live session got something its state does not allow
     └── ConnectionClosed         the peer is gone (sent, received)
 
@@ -31,6 +32,7 @@ __all__ = [
     "EncodeError",
     "FrameTooLargeError",
     "InvalidFieldError",
+    "LakeError",
     "LimitError",
     "OptionError",
     "SourceError",
@@ -215,6 +217,19 @@ class OptionError(WireloomError, ValueError):
 
 class UnknownProtocolError(WireloomError, LookupError):
     """No such format, or the bytes match none with certainty."""
+
+
+class LakeError(WireloomError):
+    """A lake of tables that is damaged, in use by another writer, or no lake: why, and where."""
+
+    path: str
+
+    def __init__(self, reason: str, *, path: str = "") -> None:
+        super().__init__(reason)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}" if self.path else self.reason
 
 
 class StateError(WireloomError):

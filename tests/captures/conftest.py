@@ -122,6 +122,12 @@ Kernel = ModuleType | SimpleNamespace
 Read = Callable[..., Result]
 
 
+@pytest.fixture(scope="session")
+def collect() -> Callable[[Capture], Result]:
+    """Reads all events of whatever gives events and counts packets."""
+    return read_events
+
+
 @pytest.fixture(params=["compiled", "interpreted"], scope="session")
 def kernel(request: pytest.FixtureRequest) -> Kernel:
     if request.param == "interpreted":

@@ -140,6 +140,40 @@ def test_a_missing_file(tmp_path: Path):
         list(Capture([tmp_path / "missing"]))
 
 
+class Broken(io.RawIOBase):
+    """A disk that fails after some bytes."""
+
+    def __init__(self, good: bytes) -> None:
+        self._good = good
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, room: memoryview) -> int:  # type: ignore[override]
+        if not self._good:
+            raise OSError(5, "Input/output error")
+        count = min(len(room), len(self._good), 4)
+        room[:count] = self._good[:count]
+        self._good = self._good[count:]
+        return count
+
+
+@pytest.mark.parametrize(
+    "good", [b"", b"raw bytes", gzip.compress(DATA)[:100]], ids=["empty", "raw", "gzip"]
+)
+def test_a_disk_that_fails(good):
+    with pytest.raises(SourceError, match="Input/output error"):
+        list(Capture(Broken(good)))  # type: ignore[arg-type]
+
+
+def test_anything_with_read_will_do():
+    class Plain:
+        def __init__(self, data: bytes) -> None:
+            self.read = io.BytesIO(data).read
+
+    assert unpack(ByteSource(Plain(DATA))) == DATA  # type: ignore[arg-type]
+
+
 def test_a_directory(tmp_path: Path):
     with pytest.raises(SourceError):
         ByteSource(tmp_path)

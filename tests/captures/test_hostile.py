@@ -37,7 +37,7 @@ def traffic_of(seed: int) -> list[Packet]:
         Packet(packets[-1].ts_ns, traffic.ethernet(p)) for p in traffic.fragments4(whole, 400)
     ]
     packets.sort(key=lambda packet: packet.ts_ns)
-    return list(disturb(packets, Faults(reorder=0.1, loss=0.05, duplicate=0.1), random))
+    return list(disturb(packets, Faults(reorder=0.1, loss=0.05, duplicates=0.1), random))
 
 
 def samples() -> list[bytes]:

@@ -110,6 +110,66 @@ def test_a_missing_fragment_is_told_at_the_end(read):
     assert [d.data for d in result.damage] == parts[:-1]
 
 
+def broken_up(packet: bytes, changes: dict[int, int], size: int = 1000) -> list[bytes]:
+    """Fragments, some with another word of flags and offset."""
+    parts = [bytearray(part) for part in fragments4(packet, size)]
+    for index, where in changes.items():
+        parts[index][6:8] = where.to_bytes(2, "big")
+    return [bytes(part) for part in parts]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {2: 0x0000 | 500},  # two last ones
+        {1: 0x2000 | 250},  # two for the same place
+        {3: 0x2000 | 0x1FFF},  # beyond 64 KB
+        {2: 0x2000 | 124},  # overlapping in part
+    ],
+)
+def test_fragments_that_contradict_each_other(read, changes):
+    parts = broken_up(ipv4(*V4, 6, segment(V4, DATA)), changes)
+    result = read(traffic.pcap(packets(*map(ethernet, parts))))
+    assert result.streams == {}
+    assert sorted(d.data for d in result.damage) == sorted(parts)
+
+
+def test_fragments_behind_an_authentication_header(read):
+    whole = ipv6(*V6, 6, segment(V6, DATA))
+    frames = []
+    for part in fragments6(whole, 1000):
+        head = bytearray(part[:40])
+        head[4:6] = (len(part) - 40 + 16).to_bytes(2, "big")
+        head[6] = 60
+        options = bytes([51, 0]) + bytes(6)
+        authentication = bytes([44, 0]) + bytes(6)
+        frames.append(ethernet(bytes(head) + options + authentication + part[40:]))
+    assert read(traffic.pcap(packets(*frames))).only.data == DATA
+
+
+@pytest.mark.parametrize("inner", [bytes(12) + b"\x10" + bytes(27), bytes(11)])
+def test_fragments_of_a_segment_that_cannot_be_read(read, inner):
+    frames = [ethernet(part) for part in fragments4(ipv4(*V4, 6, inner), 8)]
+    result = read(traffic.pcap(packets(*frames)))
+    (damage,) = result.damage
+    assert (damage.layer, damage.code) == ("fragment", "tcp")
+    assert damage.data.endswith(inner)
+
+
+def test_fragments_of_other_protocols_are_no_damage(read):
+    frames = [ethernet(part) for part in fragments4(ipv4(*V4, 1, DATA), 1000)]
+    result = read(traffic.pcap(packets(*frames)))
+    assert (result.streams, result.damage) == ({}, [])
+
+
+def test_loopback_families(read):
+    v6 = struct.pack("<I", 10) + ipv6(*V6, 6, segment(V6, b"six"))
+    other = struct.pack("<I", 7) + bytes(40)
+    result = read(traffic.pcap(packets(v6, other), link_type=0))
+    assert result.only.data == b"six"
+    assert result.capture.packets.not_ip == 1
+
+
 def test_overlapping_fragments_are_not_believed(read):
     parts = fragments4(ipv4(*V4, 6, segment(V4, DATA)), 1000)
     other = fragments4(ipv4(*V4, 6, segment(V4, bytes(4000))), 1200)
@@ -139,7 +199,18 @@ def test_the_same_identification_much_later_is_another_packet(read):
     assert [d.reason for d in result.damage] == ["its other fragments did not come in time"]
 
 
+def tagged(count: int) -> bytes:
+    return ethernet(ipv4(*V4, 6, segment(V4, b"x")), [(0x8100, n) for n in range(count)])
+
+
 BAD = {
+    "too many tags": tagged(9),
+    "cut in a tag": tagged(4)[:20],
+    "too many extensions": ethernet(
+        ipv6(*V6, 6, segment(V6, b"x"), extensions=[(60, bytes(7))] * 9)
+    ),
+    "not the version the link says": bytes(12) + b"\x86\xdd" + ipv4(*V4, 6, bytes(40)),
+    "udp without header": ethernet(ipv4(*V4, 17, b"\0\1"))[:36],
     "link": ethernet(ipv4(*V4, 6, segment(V4, b"x")))[:10],
     "ip": ethernet(b"\x45" + bytes(10))[:30],
     "short ip header": ethernet(b"\x44" + bytes(30)),

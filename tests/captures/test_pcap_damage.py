@@ -7,7 +7,9 @@ from random import Random
 
 import pytest
 
+from wireloom.captures.tcp import Reassembler
 from wireloom.testing import traffic
+from wireloom.testing.mutations import Mutator
 from wireloom.testing.traffic import Packet
 
 SIZES = [1, 60, 700, 1460]
@@ -71,10 +73,10 @@ def test_missing_bytes(read):
 
 def test_a_region_of_zeros(read):
     records, head, payloads = capture()
-    file = head + b"".join(records[:7]) + bytes(3 << 20) + b"".join(records[7:])
+    file = head + b"".join(records[:7]) + bytes(5 << 18) + b"".join(records[7:])
     result = read(file)
     assert payloads_of(result) == payloads
-    assert sum(d.length for d in result.damage) == 3 << 20
+    assert sum(d.length for d in result.damage) == 5 << 18
     assert max(d.length for d in result.damage) <= 1 << 20
 
 
@@ -131,3 +133,46 @@ def test_a_header_alone_is_no_damage(read):
     result = read(traffic.pcap_header())
     assert result.damage == []
     assert result.streams == {}
+
+
+def tiles(file: bytes, monkeypatch: pytest.MonkeyPatch, read) -> list[tuple[int, int, str]]:
+    """What every byte of a pcap file is: header, record or damage; in order, without overlap."""
+    found: list[tuple[int, int, str]] = []
+    feed = Reassembler.feed
+
+    def watch(self, rows, data, base, source):
+        for row in range(rows.count):
+            start = base + rows.at[row]
+            found.append((start - 16, start + rows.captured[row], "record"))
+        return feed(self, rows, data, base, source)
+
+    monkeypatch.setattr(Reassembler, "feed", watch)
+    result = read(file)
+    monkeypatch.undo()
+    found += [
+        (damage.offset, damage.offset + damage.length, "damage")
+        for damage in result.damage
+        if damage.layer == "container" and damage.length
+    ]
+    found.sort()
+    whole, at = [], 0
+    for start, stop, what in found:
+        while start > at and file[at : at + 4] in (b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\xc3\xd4"):
+            whole.append((at, at + 24, "header"))
+            at += 24
+        assert start == at, (at, start, stop, what)
+        whole.append((start, stop, what))
+        at = stop
+    assert at == len(file) or len(file) - at == 24
+    return whole
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_every_byte_of_a_damaged_file_is_told(read, monkeypatch, seed):
+    random = Random(seed)
+    records, head, _ = capture(30, seed)
+    mutator = Mutator([b"".join(records), head + b"".join(records[:5])], seed)
+    for index in range(30):
+        tiles(head + mutator.mutant(index), monkeypatch, read)
+    cut = random.randrange(len(head), len(head) + 2000)
+    tiles((head + b"".join(records))[:cut], monkeypatch, read)

@@ -53,8 +53,10 @@ def times(result) -> list[int]:
         (0, None, 2**64 - 1, NO_TIME),
         (9, None, 2**64 - 1, NO_TIME),
         (9, 2**62, 1, NO_TIME),
-        (9, 9_000_000_000, 2**62, NO_TIME),
-        (9, -9_000_000_000, 0, -9_000_000_000_000_000_000),
+        (9, -(2**62), 1, NO_TIME),
+        (9, 4_000_000_000, 2**60, NO_TIME),
+        (9, None, 2**62, NO_TIME),
+        (9, -4_000_000_000, 5, -4_000_000_000_000_000_000 + 5),
     ],
 )
 def test_clocks(read, resolution, offset, ticks, expected, is_big):
@@ -162,7 +164,7 @@ def test_every_truncation(read):
     blocks, payloads = capture(4)
     file = b"".join(blocks)
     ends = [sum(map(len, blocks[:n])) for n in range(len(blocks) + 1)]
-    for size in range(ends[1], len(file)):
+    for size in [*ends[1:], *range(ends[1], ends[4]), *range(ends[4], len(file), 61)]:
         result = read(file[:size])
         whole = sum(end <= size for end in ends[3:])
         assert b"".join(bytes(s.data) for s in result.streams.values()) == b"".join(
@@ -204,6 +206,30 @@ def test_an_interface_number_out_of_all_reason(read):
     file = section_block() + packet_block(Packet(0, datagram(b"x")), interface=70_000)
     (damage,) = read(file).damage
     assert damage.reason == "interface 70000 was not described"
+
+
+def test_an_unknown_link_type_is_told_once(read):
+    file = section_block() + interface_block(147)
+    file += packet_block(Packet(TS, datagram(b"x"))) * 3
+    result = read(file)
+    assert result.only.data == b"xxx"
+    assert [d.code for d in result.damage] == ["link_type"]
+
+
+def test_long_garbage_is_told_in_pieces(read):
+    blocks, payloads = capture()
+    result = read(b"".join([*blocks[:8], bytes(5 << 19), *blocks[8:]]), chunk_bytes=1 << 18)
+    assert result.only.data == b"".join(payloads)
+    assert sum(d.length for d in result.damage) == 5 << 19
+    assert max(d.length for d in result.damage) == 1 << 20
+
+
+def test_a_section_with_long_options(read):
+    order = struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)
+    head = block(0x0A0D0D0A, order + traffic.option(1, b"a comment" * 50))
+    file = head + interface_block() + packet_block(Packet(TS, datagram(b"x")))
+    for chunk in (1, 40, 1 << 20):
+        assert read(file, chunk_bytes=chunk).only.data == b"x"
 
 
 def test_interfaces_are_limited(read):

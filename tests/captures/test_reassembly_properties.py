@@ -142,7 +142,7 @@ def test_many_connections_on_a_bad_network(read, seed, chunk):
     random = Random(seed)
     sent, packets = conversations(random, 5, 1500)
     head, rest = packets[:1], packets[1:]
-    faults = Faults(reorder=0.2, duplicate=0.1)
+    faults = Faults(reorder=0.2, duplicates=0.1)
     result = read(traffic.pcapng([*head, *disturb(rest, faults, random)]), chunk_bytes=chunk)
     for name, data in sent.items():
         streams = [s for n, s in result.streams.items() if n.startswith(name[:-1])]

@@ -1,7 +1,8 @@
 """Where bytes come from: raw files, pcap and pcapng, packed or not → streams of bytes.
 
 `Capture` reads; `PcapWriter`, `PcapngWriter` and `RawWriter` write; `Recorder` writes one's own
-traffic as packets. `wireloom.captures.tcp` states the rules of reassembly.
+traffic as packets. `packet_ranges` cuts one large capture into parts that can be read by
+themselves. ``wireloom.captures.tcp`` states the rules of reassembly.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from wireloom.captures.pcap import PcapWriter
 from wireloom.captures.pcapng import PcapngWriter
 from wireloom.captures.raw import RawWriter
 from wireloom.captures.recorder import Recorder, TcpRecording
+from wireloom.captures.split import PacketRange, RangeReader, packet_ranges
 from wireloom.captures.tcp import PacketCounts, ReassemblyLimits
 
 __all__ = [
@@ -33,9 +35,11 @@ __all__ = [
     "Event",
     "Gap",
     "PacketCounts",
+    "PacketRange",
     "PcapWriter",
     "PcapngWriter",
     "Progress",
+    "RangeReader",
     "RawWriter",
     "ReassemblyLimits",
     "Recorder",
@@ -44,4 +48,5 @@ __all__ = [
     "StreamData",
     "StreamEnd",
     "TcpRecording",
+    "packet_ranges",
 ]

@@ -24,7 +24,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports.zstd import DecompressionParameter, ZstdDecompressor, ZstdError
 
-__all__ = ["ByteSource", "Fault"]
+__all__ = ["ByteSource", "Fault", "is_compressed"]
 
 _READ = 1 << 18
 """Bytes read at a time of a compressed file."""
@@ -98,6 +98,11 @@ def _compression(head: bytes) -> type[_Gzip] | type[_Zstd] | None:
     return _Zstd if head[:4] == _ZSTD or is_skippable else None
 
 
+def is_compressed(head: bytes) -> bool:
+    """Whether a file with these first bytes is taken to be gzip or zstd."""
+    return _compression(head) is not None
+
+
 class ByteSource:
     """The bytes of one capture file, unpacked."""
 
@@ -147,6 +152,22 @@ class ByteSource:
         """Close the file, if it was opened here."""
         if self._is_owned:
             self._file.close()
+
+    def seek(self, offset: int) -> None:
+        """Go on at an offset of the file, which is not compressed.
+
+        Raises:
+            SourceError: it cannot be done.
+        """
+        if self._kind is not None:
+            raise SourceError("a compressed file is read from its start", file=self.name)
+        try:
+            self._file.seek(offset)
+        except (OSError, ValueError) as error:
+            raise SourceError(str(error), file=self.name) from error
+        self._head = b""
+        self._is_end = False
+        self.consumed = offset
 
     def read_into(self, room: memoryview) -> int:
         """Fill `room` as far as the file goes; give the number of bytes.

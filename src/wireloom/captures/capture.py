@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from wireloom.captures.bytesource import ByteSource
-from wireloom.captures.container import Kernel, PacketReader
+from wireloom.captures.container import Kernel, PacketReader, fault_of
 from wireloom.captures.events import Damage, Event, Stream
 from wireloom.captures.pcap import PcapReader, is_pcap
 from wireloom.captures.pcapng import PcapngReader, is_pcapng
@@ -26,6 +26,10 @@ Source = str | os.PathLike[str] | BinaryIO
 
 _BATCH = 1 << 14
 """Packets looked at before their streams are given out."""
+_MAX_BATCH = 1 << 16
+"""The same when there are many streams: all of a batch's bytes of one stream are one event."""
+_MANY = 1000
+"""Events of a batch that are many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +114,16 @@ class Capture:
         return self._reassembler.evicted
 
     @property
+    def flows(self) -> int:
+        """Flows known now."""
+        return self._reassembler.flows
+
+    @property
+    def held_bytes(self) -> int:
+        """What is held behind holes now, with the cost of holding it."""
+        return self._reassembler.held_bytes
+
+    @property
     def progress(self) -> Progress:
         """How far the reading is."""
         current = self._current
@@ -126,14 +140,16 @@ class Capture:
         for source in self._sources:
             with ByteSource(source) as opened:
                 self._current = opened
-                for event in self._read(opened):
-                    if self._is_first or not isinstance(event, Damage):
-                        yield event
+                yield from self._read(opened)
                 self._done += opened.consumed
                 self._current = None
-        for event in self._reassembler.finish():
-            if self._is_first or not isinstance(event, Damage):
-                yield event
+        yield from self._own(self._reassembler.finish())
+
+    def _own(self, events: list[Event]) -> list[Event]:
+        """Those events that this part gives."""
+        if self._is_first:
+            return events
+        return [event for event in events if not isinstance(event, Damage)]
 
     def _read(self, source: ByteSource) -> Iterator[Event]:
         window = Window(source, self._chunk)
@@ -145,29 +161,28 @@ class Capture:
         elif is_pcapng(window.data):
             reader = PcapngReader(source, window, self._kernel)
         else:
-            self._raw_streams += 1
-            stream = Stream(-self._raw_streams, source.name, "raw", source.name)
             if self._is_first:
-                yield from read_raw(window, stream)
-            yield from self._fault(source)
+                self._raw_streams += 1
+                yield from read_raw(
+                    window, Stream(-self._raw_streams, source.name, "raw", source.name)
+                )
+            yield from self._own([*fault_of(source)])
             return
         rows = self._kernel.Packets(self._batch)
         while not reader.is_done:
             damage = reader.read(rows)
             self.skipped_blocks += rows.skipped
-            for found in damage:
-                self.damaged_bytes += found.length
-                yield found
-            yield from self._reassembler.feed(rows, window.data, window.base, source.name)
-        yield from self._fault(source)
-
-    def _fault(self, source: ByteSource) -> Iterator[Damage]:
-        fault = source.fault
-        if fault is not None:
-            left = max(0, (source.size or 0) - fault.offset)
-            yield Damage(
-                source.name, fault.offset, left, "compression", source.compression, fault.reason
-            )
+            self.damaged_bytes += sum(found.length for found in damage)
+            yield from self._own([*damage])
+            events = self._reassembler.feed(rows, window.data, window.base, source.name)
+            yield from self._own(events)
+            if len(events) > _MANY and self._batch < _MAX_BATCH:
+                self._batch *= 2
+                self._chunk *= 2
+                window.chunk = self._chunk
+                rows = self._kernel.Packets(self._batch)
+                self._reassembler.enlarge(self._batch)
+        yield from self._own([*fault_of(source)])
 
 
 def _total(sources: list[Source]) -> int | None:

@@ -6,16 +6,29 @@ from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any, Protocol
 
+from wireloom.captures.bytesource import ByteSource
 from wireloom.captures.events import NO_TIME, Damage
 from wireloom.captures.window import Window
 
-__all__ = ["LINK_TYPES", "MAX_DAMAGE", "Kernel", "PacketReader", "damage_of", "unknown_link"]
+__all__ = [
+    "LINK_TYPES",
+    "MAX_DAMAGE",
+    "NO_END",
+    "Kernel",
+    "PacketReader",
+    "damage_of",
+    "fault_of",
+    "unknown_link",
+]
 
 Kernel = ModuleType | SimpleNamespace
 """The kernel's names, compiled or interpreted."""
 
 MAX_DAMAGE = 1 << 20
 """Longest `Damage`; a longer bad region becomes several, to bound memory on garbage."""
+
+NO_END = 1 << 62
+"""An offset behind the end of every file."""
 
 LINK_TYPES = {
     0: "BSD loopback",
@@ -54,6 +67,15 @@ def damage_of(
     for at in range(start, stop, MAX_DAMAGE):
         data = bytes(window.data[at : min(stop, at + MAX_DAMAGE)])
         yield Damage(source, window.base + at, len(data), "container", code, reason, data, NO_TIME)
+
+
+def fault_of(source: ByteSource) -> Iterator[Damage]:
+    """What of a compressed file could not be unpacked."""
+    fault = source.fault
+    if fault is not None:
+        left = max(0, (source.size or 0) - fault.offset)
+        kind = source.compression
+        yield Damage(source.name, fault.offset, left, "compression", kind, fault.reason)
 
 
 def unknown_link(source: str, offset: int, link: int) -> Damage:

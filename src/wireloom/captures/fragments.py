@@ -54,7 +54,8 @@ class _Packet:
         """Take a fragment; False if it contradicts the others."""
         at = bisect_left(self.starts, start)
         if at < len(self.starts) and (start, stop) == (self.starts[at], self.stops[at]):
-            return True  # a duplicate
+            # A duplicate, if it says the same.
+            return self.parts[at].data[start - stop :] == fragment.data[start - stop :]
         if at < len(self.starts) and self.starts[at] < stop:
             return False
         if at and self.stops[at - 1] > start:

@@ -11,10 +11,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from wireloom.captures.bytesource import ByteSource
-from wireloom.captures.container import LINK_TYPES, MAX_DAMAGE, Kernel, damage_of, unknown_link
+from wireloom.captures.container import (
+    LINK_TYPES,
+    MAX_DAMAGE,
+    NO_END,
+    Kernel,
+    damage_of,
+    unknown_link,
+)
 from wireloom.captures.events import Damage
 from wireloom.captures.window import Window
 from wireloom.columnar.kernel.records import (
@@ -26,7 +33,7 @@ from wireloom.columnar.kernel.records import (
 )
 from wireloom.errors import EncodeError
 
-__all__ = ["PcapReader", "PcapWriter", "is_pcap"]
+__all__ = ["PcapReader", "PcapState", "PcapWriter", "is_pcap"]
 
 _HEADER = 24
 _MAGICS = {
@@ -36,6 +43,8 @@ _MAGICS = {
     b"\x4d\x3c\xb2\xa1": (False, 1_000_000_000),
 }
 """First bytes of a file → whether it is big-endian, and ticks in a second."""
+_FIRST = (False, 1_000_000, 1, True)
+"""The state before anything was read."""
 
 
 def is_pcap(head: bytes | memoryview) -> bool:
@@ -43,20 +52,44 @@ def is_pcap(head: bytes | memoryview) -> bool:
     return bytes(head[:4]) in _MAGICS
 
 
-class PcapReader:
-    """The packets of a pcap capture."""
+class PcapState(NamedTuple):
+    """What a reader knows at the start of a record: how to read it and those behind it."""
 
-    def __init__(self, source: ByteSource, window: Window, kernel: Kernel) -> None:
+    is_big: bool
+    ticks: int
+    link: int
+    is_strict: bool
+
+
+class PcapReader:
+    """The packets of a pcap capture, or those of a part of it."""
+
+    def __init__(
+        self,
+        source: ByteSource,
+        window: Window,
+        kernel: Kernel,
+        *,
+        state: PcapState | None = None,
+        until: int = NO_END,
+    ) -> None:
+        """Read from the start of `window` on.
+
+        Args:
+            source: what the window shows.
+            window: whose first byte is that of the file, or of a record if `state` is given.
+            kernel: compiled or interpreted.
+            state: of another reader that came to this record.
+            until: offset in the file; records that start there or behind it are left out.
+        """
         self._name = source.name
         self._kernel: Any = kernel
         self.window = window
         self.is_done = False
         self._pos = 0
-        self._is_started = False
-        self._is_big = False
-        self._ticks = 1_000_000
-        self._link = 1
-        self._is_strict = True
+        self._until = until
+        self._is_started = state is not None
+        self._is_big, self._ticks, self._link, self._is_strict = state or _FIRST
         # A bad region, as offsets in the file: where it starts, and how far it was searched.
         self._bad: int | None = None
         self._searched = 0
@@ -75,13 +108,25 @@ class PcapReader:
         found: list[Damage] = []
         rows.clear()
         while not self.is_done and rows.count == 0 and len(found) < 64:
-            if not self._is_started:
+            if self._bad is None and self.position >= self._until:
+                self.is_done = True
+            elif not self._is_started:
                 found += self._start()
             elif self._bad is not None:
                 found += self._search(rows)
             else:
                 found += self._records(rows)
         return found
+
+    @property
+    def position(self) -> int:
+        """Offset in the file of what comes next."""
+        return self.window.base + self._pos
+
+    @property
+    def state(self) -> PcapState:
+        """What another reader has to know to go on at `position`."""
+        return PcapState(self._is_big, self._ticks, self._link, self._is_strict)
 
     def _more(self, pos: int) -> None:
         self.window.advance(pos)
@@ -130,6 +175,7 @@ class PcapReader:
             self._ticks,
             self._link,
             self._is_strict,
+            self._until - window.base,
         )
         stop = rows.stop
         if stop == RECORDS_END:
@@ -157,7 +203,8 @@ class PcapReader:
             self._accept(rows, following)
             return ()
         self._bad = self.window.base + pos
-        self._searched = self._bad + (16 if following > pos else 1)
+        # From the next byte on: one that is too many in front of a header makes it look like one.
+        self._searched = self._bad + 1
         self._inside = self._whole = 0
         if pos < following <= len(data):
             self._inside = self.window.base + following
@@ -190,6 +237,7 @@ class PcapReader:
             self._ticks,
             self._link,
             self._is_strict,
+            NO_END,
         )
         self._pos = stop
 

@@ -10,10 +10,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from wireloom.captures.bytesource import ByteSource
-from wireloom.captures.container import LINK_TYPES, MAX_DAMAGE, Kernel, damage_of, unknown_link
+from wireloom.captures.container import (
+    LINK_TYPES,
+    MAX_DAMAGE,
+    NO_END,
+    Kernel,
+    damage_of,
+    unknown_link,
+)
 from wireloom.captures.events import Damage
 from wireloom.captures.window import Window
 from wireloom.columnar.kernel.records import (
@@ -27,7 +34,7 @@ from wireloom.columnar.kernel.records import (
 )
 from wireloom.errors import EncodeError
 
-__all__ = ["PcapngReader", "PcapngWriter", "is_pcapng"]
+__all__ = ["PcapngReader", "PcapngState", "PcapngWriter", "is_pcapng"]
 
 _SECTION = b"\x0a\x0d\x0d\x0a"
 _ORDERS = {b"\x1a\x2b\x3c\x4d": True, b"\x4d\x3c\x2b\x1a": False}
@@ -47,17 +54,46 @@ def is_pcapng(head: bytes | memoryview) -> bool:
     return bytes(head[:4]) == _SECTION and bytes(head[8:12]) in _ORDERS
 
 
-class PcapngReader:
-    """The packets of a pcapng capture."""
+class PcapngState(NamedTuple):
+    """What a reader knows at the start of a block: the section that it is in."""
 
-    def __init__(self, source: ByteSource, window: Window, kernel: Kernel) -> None:
+    is_big: bool
+    interfaces: tuple[tuple[int, int, int, int], ...]
+    """Link type, snap length, resolution and time offset of each."""
+
+
+class PcapngReader:
+    """The packets of a pcapng capture, or those of a part of it."""
+
+    def __init__(
+        self,
+        source: ByteSource,
+        window: Window,
+        kernel: Kernel,
+        *,
+        state: PcapngState | None = None,
+        until: int = NO_END,
+    ) -> None:
+        """Read from the start of `window` on.
+
+        Args:
+            source: what the window shows.
+            window: whose first byte is that of the file, or of a block if `state` is given.
+            kernel: compiled or interpreted.
+            state: of another reader that came to this block.
+            until: offset in the file; blocks that start there or behind it are left out.
+        """
         self._name = source.name
         self._kernel: Any = kernel
         self.window = window
         self.is_done = False
         self._pos = 0
-        self._is_big = False
+        self._until = until
+        self._is_big = state is not None and state.is_big
         self._interfaces: Any = self._kernel.Interfaces()
+        self._known: list[tuple[int, int, int, int]] = []
+        for interface in state.interfaces if state is not None else ():
+            self._add(*interface)
         # A bad region, as offsets in the file: where it starts, and how far it was searched.
         self._bad: int | None = None
         self._searched = 0
@@ -72,8 +108,27 @@ class PcapngReader:
         found: list[Damage] = []
         rows.clear()
         while not self.is_done and rows.count == 0 and len(found) < 64:
-            found += self._blocks(rows) if self._bad is None else self._search(rows)
+            if self._bad is not None:
+                found += self._search(rows)
+            elif self.position >= self._until:
+                self.is_done = True
+            else:
+                found += self._blocks(rows)
         return found
+
+    @property
+    def position(self) -> int:
+        """Offset in the file of what comes next."""
+        return self.window.base + self._pos
+
+    @property
+    def state(self) -> PcapngState:
+        """What another reader has to know to go on at `position`."""
+        return PcapngState(self._is_big, tuple(self._known))
+
+    def _add(self, link: int, snap: int, resolution: int, offset: int) -> None:
+        self._interfaces.add(link, snap, resolution, offset)
+        self._known.append((link, snap, resolution, offset))
 
     def _more(self, pos: int) -> None:
         self.window.advance(pos)
@@ -82,7 +137,13 @@ class PcapngReader:
     def _blocks(self, rows: Any) -> Iterable[Damage]:
         window = self.window
         self._pos = self._kernel.pcapng_records(
-            rows, self._interfaces, window.data, self._pos, window.is_end, self._is_big
+            rows,
+            self._interfaces,
+            window.data,
+            self._pos,
+            window.is_end,
+            self._is_big,
+            self._until - window.base,
         )
         stop = rows.stop
         if stop == RECORDS_END:
@@ -140,6 +201,7 @@ class PcapngReader:
             self._suspect("section", "the section's lengths do not agree")
             return ()
         self._interfaces.clear()
+        self._known.clear()
         self._pos += size
         return ()
 
@@ -160,7 +222,7 @@ class PcapngReader:
                 resolution = value[0]
             elif code == _IF_TSOFFSET and len(value) == 8:
                 (offset,) = struct.unpack(order + "q", value)
-        self._interfaces.add(link, snap, resolution, offset)
+        self._add(link, snap, resolution, offset)
         if link in LINK_TYPES:
             return ()
         return (unknown_link(self._name, self.window.base + start, link),)
@@ -179,7 +241,7 @@ class PcapngReader:
         is_short = size < (16 if kind == 3 else 32)
         if not is_short and self._interfaces.count <= number < _MAX_GUESSED:
             while self._interfaces.count <= number:
-                self._interfaces.add(_NO_LINK, 0, 6, _NO_CLOCK)
+                self._add(_NO_LINK, 0, 6, _NO_CLOCK)
             reason = f"interface {number} was not described: its packets have no time"
             return (
                 Damage(self._name, self.window.base + start, 0, "container", "interface", reason),

@@ -21,7 +21,6 @@ capture is cut into chunks):
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv6Address
 from typing import Any
@@ -45,6 +44,8 @@ from wireloom.columnar.kernel import tcp as reasons
 __all__ = ["PacketCounts", "Reassembler", "ReassemblyLimits"]
 
 _RAW_IP = 101
+_NOTHING = memoryview(b"")
+_DATA: int = kinds.PIECE_DATA
 _DROPS = {
     kinds.DROP_STRAY: "stray",
     kinds.DROP_CHECKSUM: "checksum",
@@ -124,8 +125,7 @@ class Reassembler:
         self.counts = PacketCounts()
         self.evicted = 0
         """Streams ended because there were too many flows."""
-        capacity = batch + 6 * limits.max_flow_packets + 64
-        self._pieces: Any = self._kernel.Pieces(capacity, 1024)
+        self._pieces = self._pieces_for(batch)
         self._streams: Any = self._kernel.Streams(
             self._pieces,
             limits.max_flow_packets,
@@ -141,7 +141,9 @@ class Reassembler:
             limits.max_fragment_bytes, limits.max_fragment_packets, limits.max_fragment_wait_ns
         )
         self._open: dict[int, Stream] = {}
+        self._events: list[Event] = []
         self._source = ""
+        self._places: memoryview | None = None
 
     @property
     def held_bytes(self) -> int:
@@ -155,69 +157,94 @@ class Reassembler:
         count: int = self._flows.count
         return count
 
-    def feed(self, rows: Any, data: memoryview, base: int, source: str) -> Iterator[Event]:
-        """The events of a batch of packets that lie in `data`, which is at `base` in the file."""
+    def _pieces_for(self, batch: int) -> Any:
+        # What one packet may set free comes on top.
+        return self._kernel.Pieces(batch + 6 * self._limits.max_flow_packets + 64, 1)
+
+    def enlarge(self, batch: int) -> None:
+        """From now on, let so many packets go by before events are made of them."""
+        self._pieces = self._pieces_for(batch)
+        self._streams.use(self._pieces)
+
+    def feed(
+        self,
+        rows: Any,
+        data: memoryview,
+        base: int,
+        source: str,
+        places: memoryview | None = None,
+    ) -> list[Event]:
+        """The events of a batch of packets that lie in `data`, which is at `base` in the file.
+
+        Packets that are not in `data` as they are in the file have their offsets there in `places`.
+        """
         self._source = source
+        self._places = places
         done, count = 0, rows.count
         while done < count:
             scanned = self._kernel.scan_packets(rows, self._flows, data, done, count)
             why = rows.stop
-            yield from self._run(rows, data, done, scanned)
+            self._run(rows, data, done, scanned)
             done = scanned
             if done == count:
                 break
             if why == codes.SCAN_FLOWS:
                 if not self._flows.grow():
-                    yield from self._gather(data)
-                    yield from self._evict()
+                    self._gather(data)
+                    self._evict()
             elif why == codes.SCAN_FRAGMENT:
-                yield from self._fragment(rows, data, done, base)
+                self._fragment(rows, data, done, base)
                 done += 1
-        yield from self._odd(rows, data, base)
-        yield from self._gather(data)
+        self._odd(rows, data, base)
+        self._gather(data)
         self._count(rows)
+        return self._take()
 
-    def finish(self) -> Iterator[Event]:
+    def finish(self) -> list[Event]:
         """The captures are over: the rest of every stream, and its end."""
-        nothing = memoryview(b"")
-        for flow in range(self._flows.count):
-            if self._streams.is_full:
-                yield from self._gather(nothing)
-            if flow < self._streams.flows.capacity:
-                self._streams.finish(flow, kinds.END_CAPTURE)
-        yield from self._gather(nothing)
+        for flow in range(min(self._flows.count, self._streams.flows.capacity)):
+            self._end(flow, kinds.END_CAPTURE)
+        self._gather(_NOTHING)
         self._fragments.close()
-        yield from self._lost_fragments()
+        self._lost_fragments()
+        return self._take()
 
-    def _run(self, rows: Any, data: memoryview, first: int, last: int) -> Iterator[Event]:
+    def _take(self) -> list[Event]:
+        events, self._events = self._events, []
+        return events
+
+    def _run(self, rows: Any, data: memoryview, first: int, last: int) -> None:
         while first < last:
             first = self._streams.run(rows, data, first, last)
             why = self._streams.stop
             if why == reasons.TCP_ROOM:
-                yield from self._gather(data)
+                self._gather(data)
                 self._streams.make_room(self._flows.count, rows.payload[first])
             elif why == reasons.TCP_PRESSURE:
-                yield from self._relieve(data)
+                self._relieve(data)
 
-    def _relieve(self, data: memoryview) -> Iterator[Event]:
+    def _relieve(self, data: memoryview) -> None:
         """Give up the oldest holes until half of the allowed bytes is left."""
         for flow in self._streams.flows.holders():
             if self._streams.held.cost <= self._limits.max_bytes // 2:
                 break
             if self._streams.is_full:
-                yield from self._gather(data)
+                self._gather(data)
             self._streams.give_up(flow)
 
-    def _evict(self) -> Iterator[Event]:
+    def _end(self, flow: int, why: int) -> None:
+        """End a flow's stream, with no packets in hand."""
+        if self._streams.is_full:
+            self._gather(_NOTHING)
+        self._streams.finish(flow, why)
+
+    def _evict(self) -> None:
         """End the half of the flows that was silent longest; number the others anew."""
-        nothing = memoryview(b"")
         order = self._streams.flows.by_silence(min(self._flows.count, self._limits.max_flows))
         half = len(order) // 2
         for flow in order[: len(order) - half]:
-            if self._streams.is_full:
-                yield from self._gather(nothing)
-            self._streams.finish(flow, kinds.END_EVICTED)
-        yield from self._gather(nothing)
+            self._end(flow, kinds.END_EVICTED)
+        self._gather(_NOTHING)
         kept = sorted(order[len(order) - half :])
         flows = self._kernel.Flows(self._limits.max_flows, *self._part)
         for flow in kept:
@@ -225,21 +252,18 @@ class Reassembler:
         self._flows = flows
         self._streams.keep(kept)
 
-    def _fragment(self, rows: Any, data: memoryview, index: int, base: int) -> Iterator[Event]:
+    def _fragment(self, rows: Any, data: memoryview, index: int, base: int) -> None:
         """A packet that is a fragment; the last one stands for the whole."""
         start, stop = rows.net_at[index], rows.payload_at[index]
+        at = self._place(rows, index, base)
         end = min(stop, rows.at[index] + rows.captured[index])
-        whole = self._fragments.add(
-            bytes(data[start:end]),
-            rows.host_at[index] - start,
-            rows.ts[index],
-            base + rows.at[index],
-        )
-        yield from self._lost_fragments()
+        extension = rows.host_at[index] - start
+        whole = self._fragments.add(bytes(data[start:end]), extension, rows.ts[index], at)
+        self._lost_fragments()
         if whole is None:
             return
         # The store may move only while nothing points into it; twice: it may have to be held.
-        yield from self._gather(data)
+        self._gather(data)
         self._streams.make_room(self._flows.count + 1, 2 * len(whole))
         held = self._streams.held
         one = self._one
@@ -249,42 +273,39 @@ class Reassembler:
             if one.stop != codes.SCAN_FLOWS:
                 break  # a fragment made of fragments
             if not self._flows.grow():
-                yield from self._evict()
+                self._evict()
         if one.status[0] in (codes.PACKET_TCP, codes.PACKET_UDP):
             rows.take(index, one)
-            yield from self._run(rows, data, index, index + 1)
-            yield from self._gather(data)
+            self._run(rows, data, index, index + 1)
+            self._gather(data)
         elif one.status[0] != codes.PACKET_OTHER:
             code, reason = _FAULTS.get(one.status[0], _FAULTS[codes.PACKET_BAD_IP])
-            at = base + rows.at[index]
-            yield Damage(
-                self._source, at, len(whole), "fragment", code, reason, whole, rows.ts[index]
-            )
+            self._damage(at, "fragment", code, reason, whole, rows.ts[index])
 
-    def _lost_fragments(self) -> Iterator[Event]:
+    def _lost_fragments(self) -> None:
         for lost in self._fragments.lost:
-            size = len(lost.data)
-            yield Damage(
-                self._source,
-                lost.offset,
-                size,
-                "fragment",
-                "fragment",
-                lost.reason,
-                lost.data,
-                lost.ts_ns,
-            )
+            self._damage(lost.offset, "fragment", "fragment", lost.reason, lost.data, lost.ts_ns)
         self._fragments.lost.clear()
 
-    def _odd(self, rows: Any, data: memoryview, base: int) -> Iterator[Event]:
-        for number in range(rows.odd_count):
-            index = rows.odd[number]
+    def _odd(self, rows: Any, data: memoryview, base: int) -> None:
+        for index in memoryview(rows.odd)[: rows.odd_count].tolist():
             code, reason = _FAULTS[rows.status[index]]
-            at, size = rows.at[index], rows.captured[index]
-            packet = bytes(data[at : at + size])
-            yield Damage(
-                self._source, base + at, size, "packet", code, reason, packet, rows.ts[index]
-            )
+            at = rows.at[index]
+            packet = bytes(data[at : at + rows.captured[index]])
+            place = self._place(rows, index, base)
+            self._damage(place, "packet", code, reason, packet, rows.ts[index])
+
+    def _place(self, rows: Any, index: int, base: int) -> int:
+        """Offset of a packet in the capture."""
+        place: int = base + rows.at[index] if self._places is None else self._places[index]
+        return place
+
+    def _damage(
+        self, offset: int, layer: str, code: str, reason: str, data: bytes, ts_ns: int
+    ) -> None:
+        self._events.append(
+            Damage(self._source, offset, len(data), layer, code, reason, data, ts_ns)
+        )
 
     def _count(self, rows: Any) -> None:
         tally, counts = rows.tally, self.counts
@@ -296,8 +317,8 @@ class Reassembler:
         counts.fragments += tally[codes.PACKET_FRAGMENT]
         counts.damaged += rows.odd_count
 
-    def _gather(self, data: memoryview) -> Iterator[Event]:
-        """The events noted so far, those of one flow together."""
+    def _gather(self, data: memoryview) -> None:
+        """Make events of what was noted so far, those of one flow together."""
         pieces = self._pieces
         if pieces.count == 0:
             return
@@ -313,33 +334,35 @@ class Reassembler:
             pieces.run_mark,
             pieces.run_mark[1:],
         )
-        streams = self._open
         # As lists: an element of a kernel's array costs more than a whole row of these.
         rows = zip(*(memoryview(c)[: pieces.run_count].tolist() for c in columns), strict=True)
+        streams, add = self._open, self._events.append
         for run, (kind, number, offset, length, at, mark, next_mark) in enumerate(rows):
-            if kind == kinds.PIECE_DATA:
-                yield StreamData(
-                    streams[number],
-                    offset,
-                    out[at : at + length],
-                    offsets[mark:next_mark],
-                    times[mark:next_mark],
+            if kind == _DATA:
+                add(
+                    StreamData(
+                        streams[number],
+                        offset,
+                        out[at : at + length],
+                        offsets[mark:next_mark],
+                        times[mark:next_mark],
+                    )
                 )
             elif kind == kinds.PIECE_START:
                 streams[number] = self._start(number, pieces.run_flow[run], offset)
             elif kind == kinds.PIECE_GAP:
                 before, after = pieces.run_ts[run], pieces.run_other[run]
-                yield Gap(streams[number], offset, length, before, after)
+                add(Gap(streams[number], offset, length, before, after))
             elif kind == kinds.PIECE_DROP:
                 code = _DROPS[pieces.run_other[run]]
                 dropped = bytes(out[at : at + length])
-                yield Dropped(streams[number], offset, pieces.run_ts[run], code, dropped)
+                add(Dropped(streams[number], offset, pieces.run_ts[run], code, dropped))
             else:
                 first = length * kinds.COUNTS
                 counts = Counts(*pieces.counts[first : first + kinds.COUNTS])
                 reason = _ENDS[pieces.run_other[run]]
                 self.evicted += reason == "evicted"
-                yield StreamEnd(streams.pop(number), offset, reason, counts)
+                add(StreamEnd(streams.pop(number), offset, reason, counts))
         pieces.end_count = 0
 
     def _start(self, number: int, flow: int, turn: int) -> Stream:

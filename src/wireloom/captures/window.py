@@ -15,12 +15,20 @@ _SLACK = 1 << 19
 class Window:
     """A sliding view of a source's bytes."""
 
-    def __init__(self, source: ByteSource, chunk: int = CHUNK) -> None:
+    def __init__(self, source: ByteSource, chunk: int = CHUNK, base: int = 0) -> None:
+        """Nothing is in memory yet.
+
+        Args:
+            source: whose bytes.
+            chunk: bytes to read at a time.
+            base: where the source is now.
+        """
         self._source = source
-        self._chunk = chunk
+        self.chunk = chunk
+        """Bytes to read at a time; may change."""
         self._buffer = memoryview(bytearray(chunk + _SLACK))
         self._used = 0
-        self.base = 0
+        self.base = base
         """Offset in the source of the first byte of `data`."""
         self.is_end = False
         """Whether nothing comes after `data`."""
@@ -37,14 +45,14 @@ class Window:
             SourceError: reading fails.
         """
         left = self._used - pos
-        if left + self._chunk > len(self._buffer):
+        if left + self.chunk > len(self._buffer):
             # Twice the size each time, so that one long record costs linear time.
-            wider = memoryview(bytearray(2 * left + self._chunk + _SLACK))
+            wider = memoryview(bytearray(2 * left + self.chunk + _SLACK))
             wider[:left] = self._buffer[pos : self._used]
             self._buffer = wider
         elif pos:
             self._buffer[:left] = self._buffer[pos : self._used]
         self.base += pos
-        count = self._source.read_into(self._buffer[left : left + self._chunk])
+        count = self._source.read_into(self._buffer[left : left + self.chunk])
         self._used = left + count
-        self.is_end = count < self._chunk
+        self.is_end = count < self.chunk
