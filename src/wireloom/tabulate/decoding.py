@@ -1,0 +1,605 @@
+"""A lot of frames → the rows of all tables that frames have; nothing is kept from lot to lot.
+
+Frames that turn out to be no legal packets or messages are refused: they have a row in `errors`,
+and the streams' tallies are to be told.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wireloom.columnar.arrays import allocate, constant, null_array
+from wireloom.columnar.bodies import BodyDecoder
+from wireloom.columnar.framing import FrameBatch
+from wireloom.columnar.kernel import load
+from wireloom.columnar.messages import MessageDecoder
+from wireloom.columnar.packets import PacketDecoder, PacketRows, Refused
+from wireloom.formats import get
+from wireloom.formats.qform.walk import MAGIC as QFORM_MAGIC
+from wireloom.formats.tibmsg.walk import MAGIC as TIBMSG_MAGIC
+from wireloom.formats.tibrv.walk import MAGIC as TIBRV_MAGIC
+from wireloom.messages import Message
+from wireloom.tables import KEY, arrow_schema, arrow_type
+from wireloom.tabulate.lots import Joined, Lot, Origin, Piece, join
+from wireloom.tabulate.settings import Settings
+
+__all__ = ["PAYLOADS", "Decoded", "LotDecoder"]
+
+PAYLOADS: Final = {"blaze": "body", "nais": "payload", "nrep": "data"}
+"""The column of a transport's table that may hold messages; also their path."""
+
+_MAGICS: Final = (TIBMSG_MAGIC, QFORM_MAGIC, TIBRV_MAGIC)
+"""What TibMsg, QForm and TibrvMsg messages have in their first eight bytes."""
+
+_LEAST: Final = 8
+"""Bytes of the shortest message."""
+
+_INSIDE: Final = ("messages", "fields", "wide", "errors")
+"""The tables that nested messages have rows in."""
+
+_KEYS: Final = tuple(column.name for column in KEY)
+
+
+@dataclass(slots=True)
+class Decoded:
+    """What came of a lot."""
+
+    batches: list[tuple[str, pa.RecordBatch]] = field(default_factory=list)
+    """Rows, but for those of `errors`."""
+    errors: list[dict[str, Any]] = field(default_factory=list)
+    """Rows of `errors`, in the order of the pieces, then of the stream."""
+    refused: list[tuple[Origin, int, int]] = field(default_factory=list)
+    """Streams with refused frames, how many, and their bytes."""
+
+
+class LotDecoder:
+    """Decodes lots; for one worker at a time."""
+
+    def __init__(self, settings: Settings, *, kernel: Any = None) -> None:
+        """A decoder.
+
+        Raises:
+            OptionError: the settings cannot be used.
+            SourceError: a dictionary or model cannot be found or read.
+        """
+        self._settings = settings
+        self._kernel = load() if kernel is None else kernel
+        self._tables = {name: settings.table(name) for name in settings.tables}
+        self._packets: dict[str, PacketDecoder] = {}
+        self._messages: dict[str | None, MessageDecoder] = {}
+        self._model = settings.body_model()
+        self._bodies: BodyDecoder | None = None
+        if self._model is not None:
+            self._bodies = BodyDecoder(
+                self._model,
+                dialect=settings.blaze_dialect,
+                columns=self._tables["fields"].names if "fields" in self._tables else (),
+                limits=settings.limits,
+                strict=settings.strict,
+                kernel=self._kernel,
+            )
+        self._overflow: list[dict[str, Any]] = []
+        self._has_inside = settings.nested and any(name in self._tables for name in _INSIDE)
+
+    def subscriptions(self) -> Any:
+        """What is known of a new Blaze connection; None where it does not matter."""
+        return None if self._bodies is None else self._bodies.subscriptions()
+
+    def decode(self, lot: Lot) -> Decoded:
+        """The rows of a lot."""
+        found = Decoded()
+        rows: list[tuple[int, int, int, dict[str, Any]]] = []
+        places = {id(piece): index for index, piece in enumerate(lot.pieces)}
+        for index, piece in enumerate(lot.pieces):
+            rows += [(index, row["frame_offset"], 0, row) for row in piece.rows]
+        filled = [piece for piece in lot.pieces if piece.batch is not None and piece.batch.count]
+        # What is known of a stream's times may change in between, its order must not.
+        order = sorted(filled, key=lambda piece: _batch(piece).format)
+        for (format, _), group in groupby(order, key=_kind):
+            pieces = list(group)
+            if get(format).kind == "transport":
+                errors = self._transport(format, pieces, found)
+            else:
+                errors = self._message(format, pieces, found)
+            rows += [(places[id(piece)], row["frame_offset"], 1, row) for piece, row in errors]
+        for decoder in self._messages.values():
+            for name, batch in decoder.flush():
+                self._take(name, batch, found)
+        rows.sort(key=lambda each: each[:3])
+        found.errors = [row for _, _, _, row in rows]
+        return found
+
+    def _add(self, found: Decoded, name: str, batch: pa.RecordBatch) -> None:
+        """Rows of a table, with the columns that are wanted."""
+        wanted = self._tables[name].names
+        if tuple(batch.schema.names) != wanted:
+            batch = batch.select(wanted)
+        if batch.num_rows:
+            found.batches.append((name, batch))
+
+    # --- transports
+
+    def _transport(
+        self, format: str, pieces: list[Piece], found: Decoded
+    ) -> list[tuple[Piece, dict[str, Any]]]:
+        decoder = self._packet_decoder(format)
+        joined = join(pieces)
+        errors: list[tuple[Piece, dict[str, Any]]] = []
+        nclass = None
+        if format == "blaze" and self._bodies is not None:
+            nclass = self._bodies_of(pieces, joined, decoder, found, errors)
+        for part in decoder.decode(
+            joined.batch,
+            source=joined.source,
+            stream=joined.stream,
+            ts_ns=joined.ts_ns,
+            offsets=joined.offsets,
+            nclass=nclass,
+        ):
+            for refused in part.refused:
+                piece = _owner(pieces, joined, refused.index)
+                row = _key(piece.origin, refused.offset, len(refused.data), joined, refused.index)
+                errors.append((piece, row | _why(format, "packet", refused)))
+                found.refused.append((piece.origin, 1, len(refused.data)))
+            self._packet_rows(format, part, joined, found)
+            if self._has_inside and nclass is None:
+                self._inside(format, part, pieces, joined, found, errors)
+        return errors
+
+    def _packet_decoder(self, format: str) -> PacketDecoder:
+        if format not in self._packets:
+            wanted = set(self._tables[format].names) if format in self._tables else set()
+            if "frames" in self._tables:
+                own = {*_KEYS, "type_code", "type_name"}
+                wanted |= own & set(self._tables["frames"].names)
+            if self._model is None:
+                wanted.discard("nclass")
+            self._packets[format] = PacketDecoder(
+                format,
+                columns=wanted or {"frame_offset"},
+                payload=PAYLOADS[format] if self._has_inside else None,
+                limits=self._settings.limits,
+                strict=self._settings.strict,
+                kernel=self._kernel,
+                **self._settings.format_options(format),
+            )
+        return self._packets[format]
+
+    def _packet_rows(self, format: str, part: PacketRows, joined: Joined, found: Decoded) -> None:
+        rows = part.rows
+        if format in self._tables:
+            own = self._tables[format]
+            if "nclass" in own.names and "nclass" not in rows.schema.names:
+                nulls = null_array(pa.string(), rows.num_rows)
+                rows = rows.append_column(pa.field("nclass", pa.string()), nulls)
+            self._add(found, format, rows)
+        if "frames" in self._tables:
+            batch = joined.batch
+            count = part.rows.num_rows + len(part.refused)
+            refused = [each.index for each in part.refused]
+            sub = batch.part(part.first, part.first + count)
+            kept = _without(count, [index - part.first for index in refused])
+            self._add(found, "frames", self._frames(format, part.rows, sub, kept))
+
+    def _frames(
+        self, format: str, rows: pa.RecordBatch, batch: FrameBatch, kept: pa.Array | None
+    ) -> pa.RecordBatch:
+        """Rows of `frames`, of the columns that others have made already."""
+        count = rows.num_rows
+        arrays = []
+        wanted = self._tables["frames"]
+        for column in wanted.columns:
+            type = arrow_type(column.type)
+            if column.name == "format":
+                arrays.append(constant(format, count, type))
+            elif column.name == "raw" and self._settings.include_raw:
+                arrays.append(_raw(self._kernel, batch, kept))
+            elif column.name in rows.schema.names:
+                arrays.append(rows.column(column.name))
+            else:
+                arrays.append(null_array(type, count))
+        return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(wanted))
+
+    # --- Blaze bodies
+
+    def _bodies_of(
+        self,
+        pieces: list[Piece],
+        joined: Joined,
+        decoder: PacketDecoder,
+        found: Decoded,
+        errors: list[tuple[Piece, dict[str, Any]]],
+    ) -> list[str | None] | None:
+        """Rows of bodies; gives the column `nclass`."""
+        bodies = self._bodies
+        assert bodies is not None
+        wants_texts = "blaze" in self._tables and "nclass" in self._tables["blaze"].names
+        texts: list[str | None] = []
+        illegal = [[each.index for each in decoder.check(_batch(piece))] for piece in pieces]
+        # A request may be in a later piece than its answer: directions come one after the other.
+        for piece, refused in zip(pieces, illegal, strict=True):
+            bodies.learn(_batch(piece), piece.origin.subscriptions, passed_over=refused)
+        for piece, refused in zip(pieces, illegal, strict=True):
+            batch, origin, known = _batch(piece), piece.origin, piece.origin.subscriptions
+            if wants_texts:
+                texts += bodies.texts(batch, known, passed_over=refused)
+            payloads: dict[int, list[tuple[str, bytes]]] = {}
+            if self._has_inside:
+                frames = sorted(set(_with_magic(batch)) - set(refused))
+                payloads = bodies.payloads(batch, known, frames, passed_over=refused)
+            for made in bodies.decode(
+                batch,
+                known,
+                passed_over=refused,
+                source=origin.source,
+                stream=origin.name,
+                ts_ns=piece.ts_ns,
+            ):
+                if "fields" in self._tables:
+                    self._add(found, "fields", made.rows)
+                for each in made.refused:
+                    one = Joined(batch, origin.source, origin.name, piece.ts_ns, None, [])
+                    row = _key(origin, each.offset, len(each.data), one, each.index)
+                    errors.append((piece, row | _why("blaze", "message", each) | {"path": "body"}))
+            for index, inner in payloads.items():
+                for path, data in inner:
+                    self._feed_payload(piece, batch, index, path, data, found)
+            errors += self._errors_of(None, piece)
+        return texts if wants_texts else [None] * joined.batch.count
+
+    # --- nested messages
+
+    def _inside(
+        self,
+        format: str,
+        part: PacketRows,
+        pieces: list[Piece],
+        joined: Joined,
+        found: Decoded,
+        errors: list[tuple[Piece, dict[str, Any]]],
+    ) -> None:
+        """Rows of the messages in the payloads of some packets."""
+        batch = joined.batch
+        count = part.rows.num_rows + len(part.refused)
+        first, last = part.first, part.first + count
+        if not count or (len(pieces) > 1 and not _has_magic(batch.part(first, last))):
+            return
+        refused = {each.index for each in part.refused}
+        for number, piece in enumerate(pieces):
+            begin, end = max(joined.bounds[number], first), min(joined.bounds[number + 1], last)
+            if begin >= end:
+                continue
+            frames = batch.part(begin, end)
+            if len(pieces) > 1 and not _has_magic(frames):
+                continue
+            own = piece.batch
+            assert own is not None
+            shift = joined.bounds[number]
+            read: Mapping[int, Message | None] = part.accepted
+            if format == "nais":
+                # What is in its messages only the object path knows.
+                read = dict.fromkeys(begin + index for index in _with_magic(frames))
+            at = begin
+            for index in sorted(read):
+                if not begin <= index < end or index in refused:
+                    continue
+                if format != "nais":
+                    self._columnar(format, part, piece, joined, (at, index), refused, found)
+                message = read[index] or self._read(format, batch.frame(index))
+                for path, data in message.payloads():
+                    self._feed_payload(piece, own, index - shift, path, data, found)
+                at = index + 1
+            if format != "nais":
+                self._columnar(format, part, piece, joined, (at, end), refused, found)
+            errors += self._errors_of(None, piece)
+
+    def _read(self, format: str, frame: bytes) -> Message:
+        settings = self._settings
+        return get(format).decode(
+            frame,
+            limits=settings.limits,
+            strict=settings.strict,
+            **settings.format_options(format),
+        )
+
+    def _columnar(
+        self,
+        format: str,
+        part: PacketRows,
+        piece: Piece,
+        joined: Joined,
+        bounds: tuple[int, int],
+        refused: set[int],
+        found: Decoded,
+    ) -> None:
+        """The messages in the payloads of the frames between two, found by the kernel."""
+        first, last = bounds
+        if part.places is None or first >= last:
+            return
+        low, high = first - part.first, last - part.first
+        count = last - first
+        starts = _array(part.places[0][low:high], pa.int64())
+        sizes = pc.subtract(_array(part.places[1][low:high], pa.int32()), pa.scalar(1, pa.int32()))
+        mask = pc.greater_equal(sizes, _LEAST)
+        kept = _without(count, [index - first for index in refused if first <= index < last])
+        if kept is not None:
+            mask = pc.and_(mask, kept)
+        batch = joined.batch
+        offsets: pa.Array = _array(batch.offsets[first:last], pa.int64())
+        if joined.offsets is not None:
+            offsets = _array(joined.offsets[first:last], pa.int64())
+        elif batch.base:
+            offsets = pc.add(offsets, batch.base)
+        framed = _array(batch.lengths[first:last], pa.int32())
+        columns = [starts, sizes, offsets, framed]
+        if joined.ts_ns is not None:
+            columns.append(_array(joined.ts_ns[first:last], pa.int64()))
+        columns = [column.filter(mask) for column in columns]
+        if not len(columns[0]):
+            return
+        decoder = self._message_decoder(None)
+        for name, rows in decoder.feed(
+            batch.data,
+            columns[0],
+            columns[1],
+            offsets=columns[2],
+            framed=columns[3],
+            ts_ns=columns[4] if joined.ts_ns is not None else None,
+            source=piece.origin.source,
+            stream=piece.origin.name,
+            path=PAYLOADS[format],
+        ):
+            self._take(name, rows, found)
+
+    def _feed_payload(
+        self, piece: Piece, batch: FrameBatch, index: int, path: str, data: bytes, found: Decoded
+    ) -> None:
+        """The messages in one byte string of a frame."""
+        if len(data) < _LEAST:
+            return
+        ts_ns = None if piece.ts_ns is None else [piece.ts_ns[index]]
+        for name, rows in self._message_decoder(None).feed(
+            data,
+            [0],
+            [len(data)],
+            offsets=[batch.base + batch.offsets[index]],
+            framed=[batch.lengths[index]],
+            ts_ns=ts_ns,
+            source=piece.origin.source,
+            stream=piece.origin.name,
+            path=path,
+        ):
+            self._take(name, rows, found)
+
+    # --- messages
+
+    def _message_decoder(self, format: str | None) -> MessageDecoder:
+        if format not in self._messages:
+            settings = self._settings
+            tables = [name for name in _INSIDE if name in self._tables or name == "errors"]
+            plain: list[str] = [name for name in ("messages", "fields") if name in self._tables]
+            self._messages[format] = MessageDecoder(
+                format,
+                tables=tables,
+                columns=settings.choice,
+                select={name: self._tables[name].names for name in plain},
+                nested=settings.nested,
+                limits=settings.limits,
+                strict=settings.strict,
+                batch_rows=settings.batch_rows,
+                kernel=self._kernel,
+                **settings.message_options(),
+            )
+        return self._messages[format]
+
+    def _message(
+        self, format: str, pieces: list[Piece], found: Decoded
+    ) -> list[tuple[Piece, dict[str, Any]]]:
+        decoder = self._message_decoder(format)
+        errors: list[tuple[Piece, dict[str, Any]]] = []
+        lost: list[int] = []
+        at = 0
+        for piece in pieces:
+            batch = piece.batch
+            assert batch is not None
+            for name, rows in decoder.feed(
+                batch.data,
+                batch.offsets,
+                batch.lengths,
+                base=batch.base,
+                ts_ns=piece.ts_ns,
+                source=piece.origin.source,
+                stream=piece.origin.name,
+            ):
+                self._take(name, rows, found)
+            if decoder.refused_frames:
+                size = sum(batch.lengths[index] for index in decoder.refused_frames)
+                found.refused.append((piece.origin, len(decoder.refused_frames), size))
+                lost += [at + index for index in decoder.refused_frames]
+            errors += self._errors_of(format, piece)
+            at += batch.count
+        if "frames" in self._tables:
+            self._message_frames(format, pieces, lost, found)
+        return errors
+
+    def _message_frames(
+        self, format: str, pieces: list[Piece], lost: list[int], found: Decoded
+    ) -> None:
+        """Rows of `frames`, for frames that are messages."""
+        joined = join(pieces)
+        keys = _KeyColumns(self._kernel, joined)
+        wanted = [column for column in KEY if column.name in self._tables["frames"].names]
+        count = joined.batch.count
+        kept = _without(count, lost)
+        columns = [keys.column(column.name) for column in wanted]
+        if not columns:
+            columns, wanted = [keys.column("frame_length")], [KEY[3]]
+        if kept is not None:
+            columns = [column.filter(kept) for column in columns]
+        rows = pa.RecordBatch.from_arrays(columns, names=[column.name for column in wanted])
+        self._add(found, "frames", self._frames(format, rows, joined.batch, kept))
+
+    def _take(self, name: str, rows: pa.RecordBatch, found: Decoded) -> None:
+        """A batch of a decoder of messages."""
+        if name == "errors":
+            self._overflow += _plain(rows)
+        elif name in self._tables:
+            self._add(found, name, rows)
+
+    def _errors_of(self, format: str | None, piece: Piece) -> list[tuple[Piece, dict[str, Any]]]:
+        """What a decoder of messages could not read of the piece that it was fed with."""
+        rows, self._overflow = [*self._overflow, *self._message_decoder(format).take_errors()], []
+        return [(piece, row) for row in rows]
+
+
+class _KeyColumns:
+    """The key of each frame as columns."""
+
+    def __init__(self, kernel: Any, joined: Joined) -> None:
+        self._kernel = kernel
+        self._joined = joined
+
+    def column(self, name: str) -> pa.Array:
+        joined = self._joined
+        batch, count, type = joined.batch, joined.batch.count, _KEY_TYPES[name]
+        if name in ("source", "stream", "path"):
+            text = {"source": joined.source, "stream": joined.stream, "path": ""}[name]
+            return constant(text, count, type) if isinstance(text, str) else text
+        if name == "frame_length":
+            return _array(batch.lengths, type)
+        if name == "frame_offset":
+            if joined.offsets is not None:
+                return _array(joined.offsets, type)
+            found = _array(batch.offsets, type)
+            return pc.add(found, batch.base) if batch.base else found
+        if joined.ts_ns is None:
+            return null_array(type, count)
+        if name == "ts_ns":
+            return _array(joined.ts_ns, type)
+        micros = allocate(8 * count)
+        self._kernel.to_micros(joined.ts_ns, memoryview(micros).cast("B").cast("q"))
+        return pa.Array.from_buffers(type, count, [None, micros], 0)
+
+
+_KEY_TYPES: Final = {column.name: arrow_type(column.type) for column in KEY}
+
+
+def _batch(piece: Piece) -> FrameBatch:
+    assert piece.batch is not None
+    return piece.batch
+
+
+def _kind(piece: Piece) -> tuple[str, bool]:
+    """Pieces that are alike in this can be joined."""
+    assert piece.batch is not None
+    return piece.batch.format, piece.ts_ns is not None
+
+
+def _array(numbers: memoryview, type: pa.DataType) -> pa.Array:
+    return pa.Array.from_buffers(type, len(numbers), [None, pa.py_buffer(numbers)], 0)
+
+
+def _without(count: int, lost: Sequence[int]) -> pa.Array | None:
+    """A mask of the frames that are not lost; None if none is."""
+    if not lost:
+        return None
+    flags = bytearray(b"\1") * count
+    for index in lost:
+        flags[index] = 0
+    found = pa.Array.from_buffers(pa.uint8(), count, [None, pa.py_buffer(flags)], 0)
+    return pc.equal(found, 1)
+
+
+def _raw(kernel: Any, batch: FrameBatch, kept: pa.Array | None) -> pa.Array:
+    """The bytes of the frames."""
+    starts, lengths = _array(batch.offsets, pa.int64()), _array(batch.lengths, pa.int32())
+    if kept is not None:
+        starts, lengths = starts.filter(kept), lengths.filter(kept)
+    count = len(starts)
+    sizes = pc.add(lengths, pa.scalar(1, pa.int32()))
+    total = pc.sum(lengths).as_py() or 0
+    out, ends = allocate(total), allocate(4 * (count + 1))
+    kernel.take_blobs(
+        batch.data,
+        memoryview(starts.buffers()[1]).cast("B").cast("q")[starts.offset : starts.offset + count],
+        memoryview(sizes.buffers()[1]).cast("B").cast("i")[:count],
+        bytes(count),
+        1,
+        False,
+        memoryview(ends).cast("B").cast("i"),
+        memoryview(out).cast("B"),
+        bytearray(count // 8 + 1),
+    )
+    return pa.Array.from_buffers(pa.binary(), count, [None, ends, out], 0)
+
+
+def _owner(pieces: Sequence[Piece], joined: Joined, index: int) -> Piece:
+    return pieces[bisect_right(joined.bounds, index) - 1]
+
+
+def _key(origin: Origin, offset: int, length: int, joined: Joined, index: int) -> dict[str, Any]:
+    ts_ns = None if joined.ts_ns is None else joined.ts_ns[index]
+    return {
+        "source": origin.source,
+        "stream": origin.name,
+        "frame_offset": offset,
+        "frame_length": length,
+        "ts_ns": ts_ns,
+        "ts": None if ts_ns is None else ts_ns // 1000,
+        "path": "",
+    }
+
+
+def _why(format: str, layer: str, refused: Refused) -> dict[str, Any]:
+    error = refused.error
+    return {
+        "layer": layer,
+        "format": format,
+        "code": error.code,
+        "reason": error.reason,
+        "at": refused.offset + error.offset,
+        "field": error.path,
+        "raw": refused.data,
+    }
+
+
+def _plain(rows: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Rows of `errors` as they were before they became a batch."""
+    found: list[dict[str, Any]] = rows.to_pylist()
+    for row in found:
+        row["ts"] = None if row["ts_ns"] is None else row["ts_ns"] // 1000
+    return found
+
+
+def _span(batch: FrameBatch) -> bytes:
+    last = batch.count - 1
+    return bytes(batch.data[batch.offsets[0] : batch.offsets[last] + batch.lengths[last]])
+
+
+def _has_magic(batch: FrameBatch) -> bool:
+    """Whether the bytes of some frames have the magic of a message at all."""
+    data = _span(batch)
+    return any(magic in data for magic in _MAGICS)
+
+
+def _with_magic(batch: FrameBatch) -> Iterator[int]:
+    """The frames that have the magic of a message in them."""
+    data, base = _span(batch), batch.offsets[0]
+    found = set()
+    for magic in _MAGICS:
+        at = data.find(magic)
+        while at >= 0:
+            index = bisect_right(batch.offsets, base + at) - 1
+            end = batch.offsets[index] + batch.lengths[index] - base
+            if at < end:
+                found.add(index)
+            # The next one in another frame.
+            at = data.find(magic, max(at + 1, end))
+    yield from sorted(found)

@@ -1,0 +1,361 @@
+"""Captures in parts that are proven to fit together: where to cut, and how far one is complete.
+
+A capture that is still being written ends anywhere. Up to which place it can be read is decided so
+that reading up to there, and on from there later, gives the rows that one pass over it gives:
+
+* Raw captures are cut at seams: places where nothing before matters any more. What is read there
+  needs no memory of what was read before.
+* Packets need that memory: connections are put together from packets of any time. `Follower` keeps
+  it, and can get it back by reading again from the start. What it has given out when it is at some
+  place depends on the bytes up to there, and not on where it stopped on the way.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from wireloom.captures import Counts, Damage, Event, Stream, StreamData, StreamEnd
+from wireloom.captures.bytesource import ByteSource
+from wireloom.captures.container import NO_END, fault_of
+from wireloom.captures.pcap import PcapReader, PcapState, is_pcap
+from wireloom.captures.pcapng import PcapngReader, PcapngState, is_pcapng
+from wireloom.captures.tcp import Reassembler
+from wireloom.captures.window import Window
+from wireloom.columnar.framing import FrameScanner
+from wireloom.columnar.kernel import load
+from wireloom.columnar.split import seams
+from wireloom.errors import SourceError
+from wireloom.framing import Problem
+from wireloom.tabulate.desk import Desk
+from wireloom.tabulate.detection import FIRST_LOOK, PREFIX
+from wireloom.tabulate.reading import _format_of, _mapped, _nothing, _scan_settings
+from wireloom.tabulate.settings import Settings
+from wireloom.tabulate.streams import UNKNOWN_PIECE
+from wireloom.tabulate.tabulator import Batches, Tabulator
+
+__all__ = ["Follower", "PacketWalk", "Step", "find_seams", "packet_frontier", "raw_frontier"]
+
+_PACKETS: Final = 1 << 14
+"""Packets looked at in one go."""
+_LOOKAHEAD: Final = 16 << 20
+"""Bytes behind damage in a packet capture that its extent may depend on: many of the longest
+records."""
+_CHUNK: Final = 1 << 20
+"""Bytes of a raw capture that are fed in one go."""
+
+
+# --- raw captures ---------------------------------------------------------------------------------
+
+
+def find_seams(
+    path: str | os.PathLike[str],
+    settings: Settings,
+    parts: int,
+    *,
+    first: int = 0,
+    last: int | None = None,
+    workers: int = 2,
+) -> list[int]:
+    """Where a raw capture can be cut into about as many parts, for `tabulate_range`.
+
+    Reading each part from its seam gives together what one pass gives. The bytes are scanned once,
+    by so many threads.
+
+    Args:
+        path: the capture, for which `splittable` is true.
+        settings: what is wanted.
+        parts: about how many.
+        first: a seam to begin at.
+        last: a seam to end at; the end of the file if not given.
+        workers: threads.
+
+    Raises:
+        SourceError: the file cannot be opened.
+    """
+    kernel = load()
+    with _mapped(Path(path)) as data:
+        last = len(data) if last is None else min(last, len(data))
+        format = _format_of(data, settings, kernel)
+        if format is not None:
+            options = _scan_settings(settings, format, kernel)
+            found = seams(format, data[first:last], parts, workers=workers, **options)
+            return [first + at for at in found]
+        step = max(-(-(last - first) // parts // UNKNOWN_PIECE), 1) * UNKNOWN_PIECE
+        return [*range(first, last, step), last]
+
+
+def raw_frontier(
+    path: str | os.PathLike[str],
+    settings: Settings,
+    start: int,
+    limit: int | None = None,
+    *,
+    is_final: bool = False,
+) -> int:
+    """How far a raw capture that grows can be read from a seam on: to another seam.
+
+    Args:
+        path: the capture, for which `splittable` is true.
+        settings: what is wanted.
+        start: a seam.
+        limit: about how many bytes are wanted at most; a seam may be further away.
+        is_final: the capture does not grow any more, so its end is a seam, too.
+
+    Raises:
+        SourceError: the file cannot be opened.
+    """
+    kernel = load()
+    with _mapped(Path(path)) as data:
+        size = len(data)
+        stop = size if limit is None else min(size, start + max(limit, 1))
+        if stop <= start or (is_final and stop == size):
+            return max(size, start)
+        is_decided, format = _decided(data, settings, kernel, is_final)
+        if not is_decided:
+            return start
+        if format is None:
+            pieces = stop // UNKNOWN_PIECE or (1 if size >= UNKNOWN_PIECE else 0)
+            return max(start, pieces * UNKNOWN_PIECE)
+        scanner = FrameScanner(format, **_scan_settings(settings, format, kernel))
+        while True:
+            found = _last_seam(scanner, data, start, stop)
+            if found > start or stop == size:
+                return size if is_final and stop == size else found
+            stop = min(size, start + 2 * (stop - start))  # one frame, or damage, is longer
+
+
+def _decided(
+    data: memoryview, settings: Settings, kernel: Any, is_final: bool
+) -> tuple[bool, str | None]:
+    """Whether more bytes cannot change the format any more, and the format."""
+    if is_final or len(data) >= PREFIX:
+        return True, _format_of(data, settings, kernel)
+
+    detector = Desk(settings, kernel, _nothing).detector
+    found = detector.by_port(0, 0)
+    if found is None and len(data) >= FIRST_LOOK:
+        found = detector.by_bytes(bytes(data[:FIRST_LOOK]), is_all=False)
+    return found is not None, found
+
+
+def _last_seam(scanner: FrameScanner, data: memoryview, start: int, stop: int) -> int:
+    """The last place up to `stop` that can be told to be a seam without what comes behind."""
+    scanner.restart(start)
+    problems: list[tuple[int, int, int]] = []
+    for batch in scanner.feed(data[start:stop]):
+        for other, reach in zip(batch.others, batch.reaches, strict=True):
+            if isinstance(other, Problem):
+                problems.append((other.offset, other.offset + other.length, reach))
+    at = scanner.offset
+    if scanner.is_fresh:
+        return at
+    # Not directly behind a problem, which may go on, and not where one still matters.
+    for first, last, reach in reversed(problems):
+        if last == at or first < at < reach:
+            at = first
+    return at
+
+
+# --- packet captures ------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class PacketWalk:
+    """How far a packet capture has been looked through, to go on from there."""
+
+    position: int = 0
+    state: Any = None
+
+
+def packet_frontier(
+    path: str | os.PathLike[str],
+    walk: PacketWalk,
+    limit: int | None = None,
+    *,
+    is_final: bool = False,
+) -> int:
+    """How far a packet capture that grows can be read: to the end of its last whole record.
+
+    Args:
+        path: a pcap or pcapng capture, not compressed.
+        walk: where the last call ended; it is moved on.
+        limit: about how many bytes are wanted at most, behind `walk`.
+        is_final: the capture does not grow any more, so that its last bytes count as they are.
+
+    Raises:
+        SourceError: the file cannot be opened or read.
+        OptionError: it is no packet capture.
+    """
+    size = Path(path).stat().st_size
+    if size <= walk.position:
+        return walk.position
+    until = size if limit is None else walk.position + max(limit, 1)
+    rows = load().Packets(_PACKETS)
+    needed = 0  # how far reading has to go behind damage
+    while True:
+        with _packets_in(path, walk.position, size, walk.state, until) as (reader, _):
+            while not reader.is_done:
+                for found in reader.read(rows):
+                    if not found.length or is_final:
+                        continue
+                    needed = max(needed, found.offset + found.length + _LOOKAHEAD)
+                    if needed > size:
+                        # Not there as a whole yet, or more bytes may tell another story.
+                        return walk.position
+                if reader.position >= needed:
+                    walk.position, walk.state = reader.position, reader.state
+        if is_final and until >= size:
+            walk.position = size  # whatever is at its end
+        if walk.position >= needed:
+            return walk.position
+        until = needed
+
+
+@contextmanager
+def _packets_in(
+    path: str | os.PathLike[str], start: int, end: int, state: Any, until: int = NO_END
+) -> Iterator[tuple[PcapReader | PcapngReader, ByteSource]]:
+    """What reads the records of a capture from `start` on as if it ended at `end`."""
+    kernel = load()
+    with _Until(path, end) as file, ByteSource(file, os.fspath(path)) as source:
+        if start:
+            source.seek(start)
+        window = Window(source, base=start)
+        while state is None and len(window.data) < 12 and not window.is_end:
+            window.advance(0)
+        if isinstance(state, PcapState) or (state is None and is_pcap(window.data)):
+            yield PcapReader(source, window, kernel, state=state, until=until), source
+        elif isinstance(state, PcapngState) or is_pcapng(window.data):
+            yield PcapngReader(source, window, kernel, state=state, until=until), source
+        else:
+            raise SourceError("no pcap or pcapng capture any more", file=os.fspath(path))
+
+
+class _Until(io.FileIO):
+    """A file that seems to end where it did when it was looked at."""
+
+    def __init__(self, path: str | os.PathLike[str], end: int) -> None:
+        try:
+            super().__init__(path)
+        except OSError as error:
+            raise SourceError(error.strerror or str(error), file=os.fspath(path)) from error
+        self._end = end
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        left = max(0, self._end - self.tell())
+        return super().read(left if size is None or size < 0 else min(size, left)) or b""
+
+    def readinto(self, room: Any, /) -> int:
+        left = max(0, self._end - self.tell())
+        return super().readinto(memoryview(room).cast("B")[:left]) or 0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A capture, and up to where it is to be read."""
+
+    path: str
+    end: int
+    """Offset in the file. A compressed one is read as a whole: its size."""
+    is_packets: bool = True
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where a follower is in a capture."""
+
+    position: int = 0
+    state: Any = None
+    stream: Stream | None = None
+
+
+class Follower:
+    """Reads captures that grow and follow each other, as far as it is told, in any steps."""
+
+    def __init__(self, settings: Settings, *, part: int = 0, parts: int = 1) -> None:
+        """Nothing is read yet.
+
+        Args:
+            settings: what is wanted.
+            part: which share of the connections; raw captures and damage are in the first.
+            parts: into how many shares connections are divided.
+        """
+        self._kernel: Any = load()
+        self._is_first = part == 0
+        self._tabulator = Tabulator(settings)
+        self._reassembler = Reassembler(self._kernel, settings.reassembly, _PACKETS, (part, parts))
+        self._rows: Any = self._kernel.Packets(_PACKETS)
+        self._places: dict[str, _Place] = {}
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """Where it is in every capture that it has begun to read."""
+        return {path: place.position for path, place in self._places.items() if place.position}
+
+    def can_reach(self, positions: Mapping[str, int]) -> bool:
+        """Whether it is nowhere behind these places."""
+        return all(at <= positions.get(path, 0) for path, at in self.positions.items())
+
+    def advance(self, steps: Iterable[Step]) -> Batches:
+        """Read on up to these places; give the rows that are certain then.
+
+        Raises:
+            SourceError: a capture cannot be opened or read.
+            DecodeError: something cannot be read, in the mode ``failfast``.
+        """
+        for step in steps:
+            place = self._places.setdefault(step.path, _Place())
+            if step.end <= place.position:
+                continue
+            events = self._packets(step, place) if step.is_packets else self._raw(step, place)
+            for event in events:
+                if self._is_first or not isinstance(event, Damage):
+                    yield from self._tabulator.feed(event)
+        yield from self._tabulator.flush()
+
+    def finish(self) -> Batches:
+        """The captures are over: what is left.
+
+        Raises:
+            DecodeError: something cannot be read, in the mode ``failfast``.
+        """
+        for event in self._reassembler.finish():
+            if self._is_first or not isinstance(event, Damage):
+                yield from self._tabulator.feed(event)
+        for place in self._places.values():
+            if place.stream is not None:
+                size = place.position
+                counts = Counts(captured=size, delivered=size)
+                yield from self._tabulator.feed(StreamEnd(place.stream, size, "end", counts))
+        yield from self._tabulator.close()
+
+    def _packets(self, step: Step, place: _Place) -> Iterable[Event]:
+        # The end of a compressed capture is where its packed bytes end.
+        with _packets_in(step.path, place.position, step.end, place.state) as (reader, source):
+            window = reader.window
+            while not reader.is_done:
+                yield from reader.read(self._rows)
+                yield from self._reassembler.feed(self._rows, window.data, window.base, step.path)
+            yield from fault_of(source)
+            place.position, place.state = step.end, reader.state
+
+    def _raw(self, step: Step, place: _Place) -> Iterable[Event]:
+        if place.stream is None:
+            place.stream = Stream(-len(self._places), step.path, "raw", step.path)
+        none = memoryview(b"").cast("q")
+        with ByteSource(step.path) as source:
+            if place.position:
+                source.seek(place.position)
+            while place.position < step.end:
+                room = memoryview(bytearray(min(_CHUNK, step.end - place.position)))
+                count = source.read_into(room)
+                if not count:
+                    raise SourceError("shorter than it was", file=step.path)
+                yield StreamData(place.stream, place.position, room[:count], none, none)
+                place.position += count

@@ -1,0 +1,406 @@
+"""Captures → tables in one call, on several cores; and a part of a raw capture by itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from typing import Any, Final
+
+from wireloom.captures import Capture, Counts, Progress, Source, Stream, StreamData, StreamEnd
+from wireloom.captures.bytesource import ByteSource
+from wireloom.captures.pcap import is_pcap
+from wireloom.captures.pcapng import is_pcapng
+from wireloom.columnar.framing import FrameBatch
+from wireloom.columnar.kernel import load
+from wireloom.columnar.split import CHAIN, map_frames
+from wireloom.columnar.wide import infer
+from wireloom.errors import OptionError, SourceError
+from wireloom.tables import table, wide_column
+from wireloom.tabulate.accounting import Tally, Totals
+from wireloom.tabulate.decoding import Decoded, LotDecoder
+from wireloom.tabulate.desk import Desk
+from wireloom.tabulate.detection import PREFIX
+from wireloom.tabulate.lots import Lot, Piece
+from wireloom.tabulate.settings import Settings
+from wireloom.tabulate.streams import UNKNOWN_PIECE, StreamReader
+from wireloom.tabulate.tabulator import Batches, Tabulator
+
+__all__ = ["RangeReader", "resolved", "splittable", "tabulate", "tabulate_range"]
+
+_SAMPLE: Final = 1 << 20
+"""Bytes of frames that types of wide columns are taken from."""
+
+Report = Callable[[Progress], None]
+
+
+def tabulate(
+    sources: Iterable[Source] | Source,
+    settings: Settings | None = None,
+    *,
+    workers: int = 1,
+    progress: Report | None = None,
+    **options: Any,
+) -> Batches:
+    """The tables of captures: raw, pcap and pcapng, packed or not, read as one capture.
+
+    Args:
+        sources: paths or open binary files, in the order in which they were captured.
+        settings: what is wanted.
+        workers: threads that decode. The rows are the same for any number.
+        progress: told how far the reading is, from time to time.
+        options: changes to the settings, by their names.
+
+    Returns:
+        Pairs of a table's name and a record batch.
+
+    Raises:
+        OptionError: an option is unknown, or has a bad value.
+        SourceError: a file cannot be opened or read.
+        DecodeError: something cannot be read, in the mode ``failfast``.
+    """
+    chosen = _settings(settings, options)
+    if isinstance(sources, (str, os.PathLike)) or hasattr(sources, "read"):
+        sources = [sources]  # type: ignore[list-item]
+    given: list[Source] = list(sources)
+    if not chosen.is_typed:
+        chosen = resolved(chosen, given)
+    return _tabulate(given, chosen, workers, progress)
+
+
+def _settings(settings: Settings | None, options: dict[str, Any]) -> Settings:
+    known = {each.name for each in dataclasses.fields(Settings)}
+    if unknown := sorted(set(options) - known):
+        raise OptionError(f"there is no option {unknown[0]!r}; there are {', '.join(known)}")
+    if "columns" in options and "tables" not in options:
+        before = settings.tables if settings is not None else Settings().tables
+        options["tables"] = tuple(dict.fromkeys((*before, "wide")))
+    if settings is None:
+        return Settings(**options)
+    return dataclasses.replace(settings, **options) if options else settings
+
+
+def _tabulate(
+    sources: list[Source], settings: Settings, workers: int, progress: Report | None
+) -> Batches:
+    tabulator = Tabulator(settings, workers=workers)
+    try:
+        rest: list[Source] = []
+        for source in sources:
+            raw = None if workers < 2 else _raw_path(source, settings)
+            if raw is None:
+                rest.append(source)
+            else:
+                yield from _parallel(raw, settings, workers, tabulator, progress)
+        capture = Capture(rest, limits=settings.reassembly)
+        done = -1
+        for event in capture:
+            yield from tabulator.feed(event)
+            if progress is not None and capture.progress.done != done:
+                done = capture.progress.done
+                progress(capture.progress)
+        yield from tabulator.close()
+        if progress is not None:
+            progress(capture.progress)
+    finally:
+        tabulator.stop()
+
+
+# --- raw captures on several cores ----------------------------------------------------------------
+
+
+def splittable(source: Source, settings: Settings) -> bool:
+    """Whether a capture can be read in ranges: raw, not packed, and nothing depends on before.
+
+    Raises:
+        SourceError: the file cannot be opened or read.
+    """
+    return _raw_path(source, settings) is not None
+
+
+def _raw_path(source: Source, settings: Settings) -> Path | None:
+    """The path of a raw capture that can be mapped and split; None if it is none."""
+    if not isinstance(source, (str, os.PathLike)):
+        return None
+    path = Path(source)
+    with ByteSource(source) as opened:
+        if opened.compression or not path.is_file():
+            return None
+        head = memoryview(bytearray(12))
+        size = opened.read_into(head)
+    if is_pcap(head[:size]) or is_pcapng(head[:size]):
+        return None
+    if settings.model is not None and "blaze" in (settings.formats or ("blaze",)):
+        return None  # events are read with what the stream told before
+    return path
+
+
+class _Range:
+    """Decodes frames of one raw capture, which is there as a whole; for one worker at a time."""
+
+    def __init__(self, name: str, settings: Settings, format: str | None, kernel: Any) -> None:
+        self._decoder = LotDecoder(settings, kernel=kernel)
+        self._lot = Lot()
+        self.desk = Desk(settings, kernel, self._put)
+        self._stream = Stream(-1, name, "raw", name)
+        self._format = format
+
+    def _put(self, piece: Piece) -> None:
+        self._lot.add(piece)
+
+    def reader(self) -> StreamReader:
+        """A new account of the stream."""
+        made = StreamReader(self._stream, self.desk)
+        made.origin.format = self._format
+        return made
+
+    def decode(self) -> Decoded:
+        """The rows of what the reader has given since the last time."""
+        lot, self._lot = self._lot, Lot()
+        made = self._decoder.decode(lot)
+        for origin, frames, size in made.refused:
+            origin.tally.refuse(frames, size)
+        made.refused = []
+        return made
+
+    def __call__(self, batch: FrameBatch) -> tuple[Decoded, Tally]:
+        """What becomes of a batch."""
+        reader = self.reader()
+        reader.pieces(batch)
+        return self.decode(), reader.origin.tally
+
+
+@contextmanager
+def _mapped(path: Path) -> Iterator[memoryview]:
+    """The bytes of a file.
+
+    Raises:
+        SourceError: it cannot be opened.
+    """
+    try:
+        with path.open("rb") as file:
+            if not os.fstat(file.fileno()).st_size:
+                yield memoryview(b"")
+                return
+            mapping = mmap(file.fileno(), 0, access=ACCESS_READ)
+    except OSError as error:
+        raise SourceError(error.strerror or str(error), file=str(path)) from error
+    # Not closed here: batches may still point into it. It goes when they do.
+    yield memoryview(mapping)
+
+
+def _scan_settings(settings: Settings, format: str, kernel: Any) -> dict[str, Any]:
+    return {
+        "limits": settings.limits,
+        "strict": settings.strict,
+        "kernel": kernel,
+        **settings.scanner_options(format),
+    }
+
+
+def _format_of(data: memoryview, settings: Settings, kernel: Any) -> str | None:
+    detector = Desk(settings, kernel, _nothing).detector
+    return detector.by_port(0, 0) or detector.by_prefix(bytes(data[:PREFIX]))
+
+
+def _nothing(piece: Piece) -> None:
+    raise AssertionError("nothing is read for a look")
+
+
+def _parallel(
+    path: Path, settings: Settings, workers: int, tabulator: Tabulator, progress: Report | None
+) -> Batches:
+    """The tables of a raw capture, decoded in parts by several threads."""
+    kernel = load()
+    name = os.fspath(path)
+    with _mapped(path) as data:
+        format = _format_of(data, settings, kernel)
+        if format is None:
+            yield from _unknown(name, data, tabulator)
+            return
+        total = _Range(name, settings, format, kernel).reader().origin
+
+        def make_work() -> _Range:
+            return _Range(name, settings, format, kernel)
+
+        found = map_frames(
+            format, data, make_work, workers=workers, **_scan_settings(settings, format, kernel)
+        )
+        for batch, (made, tally) in found:
+            total.tally.add(tally)
+            yield from tabulator.accept(Lot(), made)
+            if progress is not None and batch.count:
+                at = batch.offsets[batch.count - 1] + batch.lengths[batch.count - 1]
+                progress(Progress(at, len(data), name))
+        lot = Lot()
+        lot.ended.append((total, Counts(captured=len(data), delivered=len(data))))
+        yield from tabulator.accept(lot, Decoded())
+
+
+def _unknown(name: str, data: memoryview, tabulator: Tabulator) -> Batches:
+    """A raw capture of no known format."""
+    stream = Stream(-(1 << 62), name, "raw", name)
+    marks = memoryview(b"").cast("q")
+    for at in range(0, len(data), 16 * UNKNOWN_PIECE):
+        part = data[at : at + 16 * UNKNOWN_PIECE]
+        yield from tabulator.feed(StreamData(stream, at, part, marks, marks))
+    counts = Counts(captured=len(data), delivered=len(data))
+    yield from tabulator.feed(StreamEnd(stream, len(data), "end", counts))
+
+
+# --- ranges ---------------------------------------------------------------------------------------
+
+
+class RangeReader:
+    """Reads a part of a raw capture; see `tabulate_range`."""
+
+    def __init__(
+        self,
+        source: str | os.PathLike[str],
+        first: int,
+        last: int,
+        settings: Settings,
+        is_seam: bool,
+    ) -> None:
+        self._source = source
+        self._bounds = first, last
+        self._settings = settings
+        self._is_seam = is_seam
+        self.start = first
+        """Where the rows begin, once `batches` has been iterated."""
+        self.end = last
+        """Where they end: the true seams."""
+        self.totals = Totals()
+        """What became of the bytes between these."""
+
+    def batches(self) -> Batches:
+        """The tables of the records that begin in the range.
+
+        `accounting` has the bytes of the range, so that its numbers are to be added up.
+
+        Raises:
+            OptionError: the capture is none that can be split.
+            SourceError: it cannot be opened.
+            DecodeError: something cannot be read, in the mode ``failfast``.
+        """
+        settings, kernel = self._settings, load()
+        path = _raw_path(self._source, settings)
+        if path is None:
+            raise OptionError(f"{os.fspath(self._source)} cannot be read in parts")
+        tabulator = Tabulator(settings, kernel=kernel)
+        self.totals = tabulator.totals
+        with _mapped(path) as data:
+            first = min(self._bounds[0], len(data))
+            last = min(self._bounds[1], len(data))
+            format = _format_of(data, settings, kernel)
+            name = os.fspath(path)
+            work = _Range(name, settings, format, kernel)
+            reader = work.reader()
+            if format is None:
+                yield from self._unknown(reader, work, data, first, last, tabulator)
+            else:
+                scanner = work.desk.scanner(format)
+                start = first
+                if first and not self._is_seam:
+                    start = scanner.find_chain(data, first, last, CHAIN)
+                self.start = self.end = last if start < 0 else start
+                if start >= 0:
+                    for batch in scanner.scan_range(data, start, last):
+                        reader.pieces(batch)
+                        yield from tabulator.accept(Lot(), work.decode())
+                    self.end = scanner.position
+            size = self.end - self.start
+            if size or not len(data):
+                lot = Lot()
+                lot.ended.append((reader.origin, Counts(captured=size, delivered=size)))
+                yield from tabulator.accept(lot, Decoded())
+            yield from tabulator.close()
+
+    def _unknown(
+        self,
+        reader: StreamReader,
+        work: _Range,
+        data: memoryview,
+        first: int,
+        last: int,
+        tabulator: Tabulator,
+    ) -> Batches:
+        """A stream of no known format is cut at multiples of the size of its pieces."""
+        size = UNKNOWN_PIECE
+        self.start = min(-(-first // size) * size, len(data))
+        self.end = min(-(-last // size) * size, len(data))
+        for at in range(self.start, self.end, size):
+            reader.unknown(bytes(data[at : min(at + size, self.end)]), at, least=1)
+            yield from tabulator.accept(Lot(), work.decode())
+
+
+def tabulate_range(
+    source: str | os.PathLike[str],
+    first: int,
+    last: int,
+    settings: Settings,
+    *,
+    is_seam: bool = False,
+) -> RangeReader:
+    """The tables of a part of a raw capture, so that several processes can share one file.
+
+    Reading begins at the first chain of frames behind `first`, and goes on behind `last` until
+    nothing before matters any more. If each part ends where the next one has begun, all parts
+    together are what one pass gives. Where they do not, read from the end of the one to the start
+    of the other, with `is_seam`, and go on with that part's end.
+
+    Args:
+        source: the path of a capture for which `splittable` is true.
+        first: where to begin.
+        last: where the next part begins.
+        settings: what is wanted; the same for all parts.
+        is_seam: whether `first` is known to be the end of another part.
+    """
+    return RangeReader(source, first, last, settings, is_seam)
+
+
+# --- types of wide columns ------------------------------------------------------------------------
+
+
+def resolved(settings: Settings, sources: Iterable[Source]) -> Settings:
+    """The same settings with everything that workers need in them.
+
+    Files that they name are read. Wide columns without a type get that of the dictionary, or else
+    what the first frames have.
+
+    Raises:
+        SourceError: a file cannot be opened or read.
+    """
+    found = settings.loaded()
+    if found.is_typed:
+        return found
+    paths = [source for source in sources if isinstance(source, (str, os.PathLike))]
+    types = _types_in(found, paths)
+    columns = []
+    for text in found.columns or ():
+        name, type = wide_column(text)
+        columns.append(f"{name}:{type or types.get(name, 'text')}")
+    return dataclasses.replace(found, columns=tuple(columns))
+
+
+def _types_in(settings: Settings, sources: list[str | os.PathLike[str]]) -> dict[str, str]:
+    """Types by field, judged by the first rows; open files cannot be read twice."""
+    wanted = [name for name in table("fields").names if name not in ("source", "stream", "ts")]
+    sample = dataclasses.replace(
+        settings,
+        tables=("fields",),
+        columns=None,
+        select={"fields": tuple(wanted)},
+        mode="dropmalformed",
+    )
+    rows: list[dict[str, Any]] = []
+    if sources:
+        for _, batch in islice(_tabulate(list(sources), sample, 1, None), 1):
+            at = batch.schema.get_field_index("value_time")
+            part = batch.set_column(at, "value_time", batch.column(at).view("int64"))
+            rows += part.to_pylist()
+    return infer(rows)

@@ -1,0 +1,337 @@
+"""What to make of captures: which tables and columns, how strictly, with which dictionaries."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeVar, cast
+
+from wireloom.captures import ReassemblyLimits, Source
+from wireloom.columnar.framing import MAX_FRAME
+from wireloom.columnar.wide import Choice, choose
+from wireloom.errors import OptionError
+from wireloom.formats import get, names
+from wireloom.formats.blaze.blz import load_blz
+from wireloom.formats.blaze.dialects import DIALECTS as BLAZE_DIALECTS
+from wireloom.formats.blaze.model import Model
+from wireloom.formats.nais.options import types_from
+from wireloom.formats.nais.schema import TypeRegistry
+from wireloom.formats.qform.dictionary.model import Dictionary
+from wireloom.formats.qform.options import DEFAULT, resolve
+from wireloom.formats.tibrv.codec import DIALECTS as TIBRV_DIALECTS
+from wireloom.tables import Table, table, table_names, wide_column
+from wireloom.wire import DEFAULT_LIMITS, Limits
+
+__all__ = ["MODES", "TABLES", "Mode", "Settings"]
+
+TABLES: Final = table_names()
+"""The tables that are given when none are named."""
+
+Mode = Literal["permissive", "failfast", "dropmalformed"]
+MODES: Final = ("permissive", "failfast", "dropmalformed")
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How captures become tables; it can be sent to workers.
+
+    Raises:
+        OptionError: a value cannot be used; raised when it is made.
+        SourceError: a dictionary, model or schema cannot be found or read.
+    """
+
+    tables: tuple[str, ...] = TABLES
+    """Those that are wanted; ``wide`` goes with `columns`."""
+    formats: tuple[str, ...] | None = None
+    """Which formats streams may be in; with one only, every stream is. None: all."""
+    ports: Mapping[int, str] = field(default_factory=dict)
+    """Formats by TCP or UDP port, which need no detection."""
+    columns: tuple[str, ...] | None = None
+    """Fields of the table ``wide``: ``BID``, ``BID:decimal(18,4)``."""
+    select: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Columns that are wanted of a table; all of a table that is not named."""
+    dictionary: str | bytes | Dictionary = DEFAULT
+    """QForm: what the fields are. A path, a text or a `Dictionary`."""
+    model: str | Model | None = None
+    """Blaze: classes of the bodies. The path of a .blz file, or a `Model`."""
+    proto: tuple[str, ...] = ()
+    """NAIS: files with your own messages; `bind` says which TYPE carries which."""
+    bind: tuple[str, ...] = ()
+    """NAIS: ``10=LedCommand``."""
+    include: tuple[str, ...] = ()
+    """NAIS: where .proto files find their imports."""
+    types: TypeRegistry | None = None
+    """NAIS: schemas as they are, instead of `proto` and `bind`."""
+    blaze_dialect: str = "document"
+    """Blaze: whose numbering is spoken."""
+    tibrv_dialect: str = "auto"
+    """TibrvMsg: how one-byte sizes are read."""
+    extensions: bool = False
+    """NREP: keep packets of types 0x40 to 0xff instead of refusing them."""
+    strict: bool = False
+    """Refuse what a tolerant reader lets pass; slow, since every frame is read twice."""
+    mode: Mode = "permissive"
+    """What becomes of what cannot be read: rows in ``errors``; an exception; or only counts."""
+    include_raw: bool = False
+    """Whether ``frames.raw`` has the frames' bytes; else it is null."""
+    nested: bool = True
+    """Whether messages inside of messages and packets get rows."""
+    limits: Limits = DEFAULT_LIMITS
+    reassembly: ReassemblyLimits = field(default_factory=ReassemblyLimits)
+    batch_rows: int = 1 << 16
+    """About how many rows a record batch has."""
+
+    def __post_init__(self) -> None:
+        for name in ("tables", "proto", "bind", "include"):
+            object.__setattr__(self, name, _texts(name, getattr(self, name)))
+        for name in ("formats", "columns"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, _texts(name, getattr(self, name)))
+        object.__setattr__(self, "ports", dict(self.ports))
+        chosen = {name: _texts("select", wanted) for name, wanted in self.select.items()}
+        object.__setattr__(self, "select", chosen)
+        self._check()
+
+    def _check(self) -> None:
+        known = (*TABLES, "wide")
+        for name in (*self.tables, *self.select):
+            if name not in known:
+                raise OptionError(f"no table {name!r}; there are {', '.join(known)}")
+        if ("wide" in self.tables) != (self.columns is not None):
+            raise OptionError("the table wide and its columns go together")
+        for format in (*(self.formats or ()), *self.ports.values()):
+            if format not in names():
+                raise OptionError(f"no format {format!r}; there are {', '.join(names())}")
+        for port in self.ports:
+            if not isinstance(port, int) or not 0 <= port <= 0xFFFF:
+                raise OptionError(f"a port is a number from 0 to 65535, not {port!r}")
+        _among("mode", self.mode, MODES)
+        _among("blaze_dialect", self.blaze_dialect, tuple(BLAZE_DIALECTS))
+        _among("tibrv_dialect", self.tibrv_dialect, TIBRV_DIALECTS)
+        if not 1 <= self.batch_rows <= 1 << 24:
+            raise OptionError(f"batch_rows must be from 1 to {1 << 24}, not {self.batch_rows!r}")
+        if not 1 <= self.limits.max_frame <= MAX_FRAME:
+            raise OptionError(f"max_frame must be from 1 to {MAX_FRAME}")
+        for name in self.tables:
+            self.table(name)
+        for format in names():
+            self.format_options(format)
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str]) -> Settings:
+        """Settings from texts, such as the options of a Spark data source.
+
+        >>> Settings.from_options({"tables": "fields,errors", "ports": "7001=blaze"}).ports
+        {7001: 'blaze'}
+
+        Raises:
+            OptionError: an option is unknown, or its value cannot be used.
+            SourceError: a file that one names cannot be found or read.
+        """
+        found: dict[str, Any] = {}
+        limits: dict[str, int] = {}
+        reassembly: dict[str, int] = {}
+        for name, text in options.items():
+            if name in _READERS:
+                found[name] = _READERS[name](name, text)
+            elif name in _LIMITS:
+                limits[name] = _number(name, text)
+            elif name in _REASSEMBLY:
+                reassembly[name] = _number(name, text)
+            else:
+                known = ", ".join((*_READERS, *_LIMITS, *_REASSEMBLY))
+                raise OptionError(f"there is no option {name!r}; there are {known}")
+        if limits:
+            found["limits"] = Limits(**limits)
+        if reassembly:
+            found["reassembly"] = ReassemblyLimits(**reassembly)
+        if "columns" in found and "tables" not in found:
+            found["tables"] = (*TABLES, "wide")
+        return cls(**found)
+
+    @property
+    def choice(self) -> Choice | None:
+        """The columns of ``wide`` with their types; what has none becomes text."""
+        if self.columns is None:
+            return None
+        wanted = self.select.get("wide")
+        given = choose(self.columns, {})
+        if wanted is None:
+            return given
+        pairs = list(zip(given.names, given.types, strict=True))
+        # A wide table without any field would not be made at all.
+        kept = [pair for pair in pairs if pair[0] in wanted] or pairs[:1]
+        return Choice(tuple(name for name, _ in kept), tuple(type for _, type in kept))
+
+    def table(self, name: str) -> Table:
+        """What the batches of a table hold under these settings.
+
+        Raises:
+            OptionError: there is no such table or column.
+        """
+        if name == "wide":
+            if self.columns is None:
+                raise OptionError("the table wide and its columns go together")
+            return choose(self.columns, {}).table.select(self.select.get(name))
+        return table(name).select(self.select.get(name))
+
+    def format_options(self, format: str) -> dict[str, Any]:
+        """The options of a format, as its decoders take them, without those of its bodies.
+
+        Raises:
+            OptionError: a value cannot be used.
+            SourceError: a file that one names cannot be found or read.
+        """
+        if format == "blaze":
+            return {"dialect": self.blaze_dialect}
+        if format == "nais":
+            return {"types": self._types()}
+        if format == "nrep":
+            return {"extensions": self.extensions}
+        return self.message_options() if get(format).kind == "message" else {}
+
+    def message_options(self) -> dict[str, Any]:
+        """The options of TibMsg, TibrvMsg and QForm messages together."""
+        return {"dictionary": self._dictionary(), "dialect": self.tibrv_dialect}
+
+    def scanner_options(self, format: str) -> dict[str, Any]:
+        """The options of a format that its framing depends on."""
+        own = {option.name for option in get(format).options}
+        return {key: value for key, value in self.format_options(format).items() if key in own}
+
+    def body_model(self) -> Model | None:
+        """The classes of Blaze bodies."""
+        return load_blz(self.model) if isinstance(self.model, str) else self.model
+
+    def _dictionary(self) -> Dictionary | None:
+        return resolve(self.dictionary)
+
+    def _types(self) -> TypeRegistry:
+        if self.types is not None:
+            return self.types
+        given = {"proto": self.proto, "bind": self.bind, "include": self.include}
+        return types_from({name: value for name, value in given.items() if value})
+
+    def resolved(self, sources: Iterable[Source]) -> Settings:
+        """The same settings with everything in them that workers need.
+
+        Files that they name are read. Wide columns without a type get the one that the first
+        frames of the sources have.
+
+        Raises:
+            SourceError: a file cannot be opened or read.
+        """
+        from wireloom.tabulate.reading import resolved
+
+        return resolved(self, sources)
+
+    def loaded(self) -> Settings:
+        """The same with the content of the files that it names, so that workers need none.
+
+        Raises:
+            SourceError: a file cannot be found or read.
+        """
+        return dataclasses.replace(
+            self,
+            dictionary=self._dictionary() or DEFAULT,
+            model=self.body_model(),
+            types=self._types() if self.proto or self.bind else self.types,
+            proto=(),
+            bind=(),
+            include=(),
+        )
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether every column of ``wide`` has a type."""
+        return all(wide_column(text)[1] is not None for text in self.columns or ())
+
+
+def _among(name: str, value: str, known: Iterable[str]) -> None:
+    if value not in known:
+        raise OptionError(f"{name} must be one of {', '.join(known)}, not {value!r}")
+
+
+def _texts(name: str, value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return _list(name, value)
+    try:
+        found = tuple(cast("Iterable[str]", value))
+    except TypeError:
+        found = (cast("str", None),)
+    if not all(isinstance(text, str) for text in found):
+        raise OptionError(f"{name} must be texts, not {value!r}")
+    return tuple(dict.fromkeys(found))
+
+
+def _list(name: str, text: str) -> tuple[str, ...]:
+    """Parts between commas, but not those inside of parentheses."""
+    found = (part.strip() for part in re.split(r",(?![^(]*\))", text))
+    return tuple(dict.fromkeys(part for part in found if part))
+
+
+def _number(name: str, text: str) -> int:
+    if not text.strip().isdecimal():
+        raise OptionError(f"{name} must be a number, not {text!r}")
+    return int(text)
+
+
+def _flag(name: str, text: str) -> bool:
+    found = {"true": True, "false": False}.get(text.strip().lower())
+    if found is None:
+        raise OptionError(f"{name} must be true or false, not {text!r}")
+    return found
+
+
+def _text(name: str, text: str) -> str:
+    return text
+
+
+def _ports(name: str, text: str) -> dict[int, str]:
+    """From ``7001=blaze,7002=nais``."""
+    found = {}
+    for part in _list(name, text):
+        port, equals, format = part.partition("=")
+        if not equals or not port.strip().isdecimal():
+            raise OptionError(f"{name} must be like 7001=blaze,7002=nais, not {text!r}")
+        found[int(port)] = format.strip()
+    return found
+
+
+def _select(name: str, text: str) -> dict[str, tuple[str, ...]]:
+    """From ``fields.name,fields.value_int``."""
+    found: dict[str, tuple[str, ...]] = {}
+    for part in _list(name, text):
+        wanted, dot, column = part.partition(".")
+        if not dot:
+            raise OptionError(f"{name} must be like fields.name,fields.value_int, not {text!r}")
+        found[wanted] = (*found.get(wanted, ()), column)
+    return found
+
+
+_READERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
+    "tables": _list,
+    "formats": _list,
+    "ports": _ports,
+    "columns": _list,
+    "select": _select,
+    "dictionary": _text,
+    "model": _text,
+    "proto": _list,
+    "bind": _list,
+    "include": _list,
+    "blaze_dialect": _text,
+    "tibrv_dialect": _text,
+    "extensions": _flag,
+    "strict": _flag,
+    "mode": _text,
+    "include_raw": _flag,
+    "nested": _flag,
+    "batch_rows": _number,
+}
+_LIMITS: Final = tuple(each.name for each in dataclasses.fields(Limits))
+_REASSEMBLY: Final = tuple(each.name for each in dataclasses.fields(ReassemblyLimits))

@@ -1,0 +1,455 @@
+"""One stream: bytes → pieces of frames with their times; holes, and what is no frame.
+
+A capture may have very many streams at a time. Between two events a stream keeps the bytes of the
+frame that is not complete yet, and nothing else; it has a scanner of its own only while it is in
+the middle of damage or of a large frame.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import groupby, pairwise
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wireloom.captures import NO_TIME, Counts, Dropped, Gap, Stream, StreamData
+from wireloom.columnar.framing import FrameBatch, FrameScanner
+from wireloom.framing import Problem
+from wireloom.rows import shown
+from wireloom.tabulate.desk import Desk
+from wireloom.tabulate.detection import CUT, FIRST_LOOK, PREFIX
+from wireloom.tabulate.lots import Origin, Piece
+
+__all__ = ["UNKNOWN_PIECE", "StreamReader", "error_row"]
+
+UNKNOWN_PIECE: Final = 64 << 10
+"""Most bytes of a row of `errors` for a stream of no known format."""
+
+_SMALL: Final = 4 << 10
+"""Bytes of an incomplete frame that are scanned again rather than keeping a scanner for them."""
+
+_FEW: Final = 64
+"""Numbers that are added up faster one by one than by a call to Arrow."""
+
+_NO_TIME: Final = struct.pack("=q", NO_TIME)
+_NO_MARKS: Final = memoryview(b"").cast("q")
+
+
+def error_row(
+    source: str, stream: str, offset: int, length: int, ts_ns: int | None, **more: Any
+) -> dict[str, Any]:
+    """A row of `errors`; a time that is none is left out."""
+    ts_ns = None if ts_ns == NO_TIME else ts_ns
+    return {
+        "source": source,
+        "stream": stream,
+        "frame_offset": offset,
+        "frame_length": length,
+        "ts_ns": ts_ns,
+        "ts": None if ts_ns is None else ts_ns // 1000,
+        "path": "",
+        **more,
+    }
+
+
+class StreamReader:
+    """Reads one stream."""
+
+    __slots__ = (
+        "_at",
+        "_behind",
+        "_captured",
+        "_desk",
+        "_is_known",
+        "_is_udp",
+        "_later",
+        "_marks",
+        "_missing",
+        "_rest",
+        "_scanner",
+        "_tail",
+        "_times",
+        "origin",
+        "stream",
+    )
+
+    def __init__(self, stream: Stream, desk: Desk) -> None:
+        self.stream = stream
+        self.origin = Origin(shown(stream.source), shown(stream.name))
+        self._desk = desk
+        self._is_udp = stream.protocol == "udp"
+        self._rest: bytes | bytearray = b""  # bytes that wait for others
+        self._at = 0  # where they start
+        self._marks: Any = _NO_MARKS
+        self._times: Any = _NO_MARKS
+        self._scanner: FrameScanner | None = None
+        self._behind = -1  # where the last hole ended
+        self._later: list[dict[str, Any]] | None = None  # rows that belong behind what waits
+        self._tail: Problem | None = None  # the end of the last datagram, which a hole may have cut
+        self._captured = self._missing = 0
+        format = desk.detector.by_port(stream.src_port, stream.dst_port)
+        self._is_known = format is not None
+        self.origin.format = format
+
+    @property
+    def undecided(self) -> int:
+        """Bytes that wait until it is known which format they are."""
+        return 0 if self._is_known else len(self._rest)
+
+    @property
+    def counts(self) -> Counts:
+        """What came so far, for those who end before the capture does."""
+        return Counts(captured=self._captured, missing=self._missing)
+
+    # --- events
+
+    def data(self, event: StreamData) -> None:
+        """More bytes."""
+        self._captured += len(event.data)
+        if self._is_known:
+            self._go_on(event)
+            return
+        before = len(self._rest)
+        self._hold(event)
+        size = len(self._rest)
+        # The decision depends on the first bytes only, however many came at once.
+        is_decided = before < FIRST_LOOK <= size and self._decide(FIRST_LOOK)
+        if is_decided or (size >= PREFIX and self._decide(PREFIX)):
+            self._release()
+
+    def decide(self) -> None:
+        """Do not wait for more bytes to tell the format."""
+        if not self._is_known and self._rest:
+            self._decide(None)
+            self._release()
+
+    def look(self) -> None:
+        """Give away what is complete by now, however little came since the last batch."""
+        scanner = self._scanner
+        if scanner is not None:
+            for batch in scanner.look():
+                self.pieces(batch)
+            self._after(scanner)
+
+    def gap(self, event: Gap) -> None:
+        """A hole."""
+        self._missing += event.length
+        self.decide()
+        self._finish(event.offset)
+        self._behind = event.offset + event.length
+        if self.origin.format is None:
+            self._is_known = False  # what is behind the hole may tell more
+
+    def dropped(self, event: Dropped) -> None:
+        """Bytes that are no part of the stream."""
+        self._captured += len(event.data)
+        self.origin.tally.quarantined += len(event.data)
+        row = self._row(
+            event.offset,
+            event.data,
+            event.ts_ns,
+            layer="stream",
+            code=event.code,
+            reason=_DROPPED[event.code],
+            at=event.offset,
+            field="",
+        )
+        self._later = [*(self._later or ()), row]
+        is_waiting = self._rest or self._scanner is not None
+        self._tell_later(self._at if is_waiting else None)
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        self.decide()
+        self._finish(None)
+        self._tell_later(None)
+
+    # --- which format
+
+    def _hold(self, event: StreamData) -> None:
+        """Keep bytes, in a buffer of their own: the event's may be part of a much larger one."""
+        if not self._rest:
+            self._at = event.offset
+        if not isinstance(self._rest, bytearray):
+            self._rest = bytearray(self._rest)
+        self._rest += event.data
+        self._mark(event, keep=True)
+
+    def _decide(self, size: int | None) -> bool:
+        """Look at the first bytes; whether the format is then known, or known to be unknown."""
+        is_last = size is None or size >= PREFIX
+        format = self._desk.detector.by_bytes(bytes(self._rest[:size]), is_all=is_last)
+        self._is_known = is_last or format is not None
+        self.origin.format = format
+        return self._is_known
+
+    def _release(self) -> None:
+        """Read what was kept until the format was known."""
+        data, offset = bytes(self._rest), self._at
+        self._rest = b""
+        if self.origin.format is None:
+            self.unknown(data, offset)
+        elif self._is_udp:
+            self._datagrams(memoryview(data), offset)
+        else:
+            self._scan(data, offset)
+
+    # --- frames
+
+    def _go_on(self, event: StreamData) -> None:
+        """More bytes of a known format, or of one that is known to be unknown."""
+        scanner = self._scanner
+        if scanner is not None:
+            self._mark(event, keep=True)
+            for batch in scanner.feed(event.data):
+                self.pieces(batch)
+            self._after(scanner)
+        elif self.origin.format is None:
+            self._hold(event)
+            if len(self._rest) >= UNKNOWN_PIECE:
+                data, self._rest = bytes(self._rest), b""
+                self.unknown(data, self._at)
+        elif self._is_udp:
+            if self._tail is not None:
+                self._settle(None)
+            self._mark(event, keep=False)
+            self._datagrams(event.data, event.offset)
+        elif self._rest:
+            self._mark(event, keep=True)
+            rest, self._rest = self._rest, b""
+            self._scan(b"".join((rest, event.data)), self._at)
+        else:
+            self._mark(event, keep=False)
+            self._scan(event.data, event.offset)
+
+    def _scan(self, data: bytes | memoryview, offset: int) -> None:
+        """Bytes from a place on before which nothing matters."""
+        assert self.origin.format is not None
+        scanner = self._desk.borrow(self.origin.format)
+        for batch in scanner.scan_part(data, offset):
+            self.pieces(batch)
+        self._after(scanner)
+
+    def _after(self, scanner: FrameScanner) -> None:
+        """Keep what is left over in the cheapest way."""
+        rest = scanner.rest
+        self._at = scanner.offset
+        if len(rest) <= _SMALL and scanner.is_fresh:
+            self._rest = bytes(rest)
+            self._scanner = None
+            self._desk.give_back(scanner)
+        else:
+            self._scanner = scanner
+        if self._later is not None:
+            self._tell_later(self._at)
+        if not len(rest):
+            self._marks = self._times = _NO_MARKS
+        else:
+            self._forget()
+
+    def _finish(self, hole: int | None) -> None:
+        """Everything up to a hole at that offset, or up to the end."""
+        if self._tail is not None:
+            self._settle(hole)
+        scanner, self._scanner = self._scanner, None
+        rest, self._rest = bytes(self._rest), b""
+        if scanner is not None:
+            for batch in scanner.close():
+                self.pieces(batch, hole)
+            self._desk.give_back(scanner)
+        elif rest and self.origin.format is None:
+            self.unknown(rest, self._at, least=1)
+        elif rest:
+            assert self.origin.format is not None
+            scanner = self._desk.borrow(self.origin.format)
+            for batch in scanner.scan_part(rest, self._at, is_last=True):
+                self.pieces(batch, hole)
+            self._desk.give_back(scanner)
+        self._marks = self._times = _NO_MARKS
+
+    def pieces(self, batch: FrameBatch, hole: int | None = None) -> None:
+        """Give a batch away: as one piece, unless times are known of a part of it only.
+
+        Args:
+            batch: frames of this stream.
+            hole: where a hole begins behind them.
+        """
+        origin = self.origin
+        tally = origin.tally
+        rows = []
+        for other in batch.others:
+            if isinstance(other, Problem):
+                rows.append(self._problem(other, hole))
+            else:
+                tally.decoded += len(other.data)
+        count = batch.count
+        size = _total(batch.lengths)
+        tally.frames += count
+        tally.decoded += size
+        put = self._desk.put
+        if not count or not len(self._marks):
+            put(Piece(origin, batch, None, rows, size))
+            return
+        times = memoryview(bytearray(8 * count)).cast("q")
+        marks = memoryview(self._marks), memoryview(self._times)
+        self._desk.kernel.times_at(*marks, batch.offsets, batch.base, times)
+        if _NO_TIME not in bytes(self._times):
+            put(Piece(origin, batch, times, rows, size))
+            return
+        for first, last, is_timed in _runs(times):
+            part = batch.part(first, last)
+            known = times[first:last] if is_timed else None
+            put(Piece(origin, part, known, rows, _total(part.lengths)))
+            rows = []
+
+    # --- rows of errors
+
+    def _row(self, offset: int, data: bytes, ts_ns: int | None, **more: Any) -> dict[str, Any]:
+        origin = self.origin
+        key = (origin.source, origin.name, offset, len(data), ts_ns)
+        return error_row(*key, format=origin.format, raw=data, **more)
+
+    def _problem(self, problem: Problem, hole: int | None) -> dict[str, Any]:
+        """The row of bytes that are no frame."""
+        offset, size, tally = problem.offset, len(problem.data), self.origin.tally
+        is_tail = offset == self._behind
+        is_head = hole is not None and offset + size == hole and problem.code in CUT
+        why: dict[str, Any]
+        if is_tail or is_head:
+            tally.gap += size
+            why = {"layer": "stream", "code": "gap", "reason": _CUT_BY_HOLE, "field": ""}
+            why["at"] = offset if is_tail else hole
+        else:
+            tally.quarantined += size
+            why = {"layer": "frame", "code": problem.code, "reason": problem.reason}
+            why |= {"field": problem.path, "at": problem.at}
+        return self._row(offset, problem.data, self._time_at(offset), **why)
+
+    def _tell_later(self, offset: int | None) -> None:
+        """Rows that waited for the frames before that place; None: all."""
+        rows, self._later = self._later or [], None
+        ready = [row for row in rows if offset is None or row["frame_offset"] <= offset]
+        if ready:
+            self._desk.put(Piece(self.origin, None, None, ready, 0))
+        if len(ready) < len(rows):
+            assert offset is not None
+            self._later = [row for row in rows if row["frame_offset"] > offset]
+
+    def unknown(self, data: bytes, offset: int, *, least: int = UNKNOWN_PIECE) -> None:
+        """Bytes that nobody can read, in pieces; fewer than `least` are kept."""
+        rows, at = [], 0
+        while len(data) - at >= least:
+            raw = data[at : at + UNKNOWN_PIECE]
+            place = offset + at
+            why = {"layer": "stream", "code": "unknown_format", "reason": _UNKNOWN}
+            rows.append(self._row(place, raw, self._time_at(place), at=place, field="", **why))
+            self.origin.tally.quarantined += len(raw)
+            at += len(raw)
+        self._rest, self._at = data[at:], offset + at
+        if rows:
+            self._desk.put(Piece(self.origin, None, None, rows, 0))
+        self._tell_later(self._at)
+
+    # --- datagrams
+
+    def _datagrams(self, data: memoryview, offset: int) -> None:
+        """Each datagram is framed by itself: a frame never spans two."""
+        assert self.origin.format is not None
+        scanner = self._desk.borrow(self.origin.format)
+        batches = scanner.scan_part(data, offset, is_last=True)
+        if not _fits(batches, self._marks, offset):
+            bounds = [offset, *self._marks, offset + len(data)]
+            batches = []
+            for first, last in pairwise(bounds):
+                if first < last:
+                    part = data[first - offset : last - offset]
+                    batches += scanner.scan_part(part, first, is_last=True)
+        other = batches[-1].others[-1] if batches and batches[-1].others else None
+        end = offset + len(data)
+        if isinstance(other, Problem) and other.code in CUT and other.offset + other.length == end:
+            # If the packet was cut, the hole is told of next.
+            batches[-1].others.pop()
+            self._tail = other
+        for batch in batches:
+            self.pieces(batch)
+        self._desk.give_back(scanner)
+        if self._tail is None:
+            self._marks = self._times = _NO_MARKS
+        self._tell_later(None)
+
+    def _settle(self, hole: int | None) -> None:
+        """Tell of the end of the last datagram."""
+        tail, self._tail = self._tail, None
+        assert tail is not None
+        self._desk.put(Piece(self.origin, None, None, [self._problem(tail, hole)], 0))
+
+    # --- times
+
+    def _mark(self, event: StreamData, *, keep: bool) -> None:
+        """Where packets start; those that are known already are kept if there are bytes of them."""
+        if not keep:
+            self._marks, self._times = event.mark_offsets, event.mark_times
+        elif len(event.mark_offsets):
+            if not isinstance(self._marks, array):
+                self._marks, self._times = array("q", self._marks), array("q", self._times)
+            self._marks.frombytes(event.mark_offsets.cast("B"))
+            self._times.frombytes(event.mark_times.cast("B"))
+
+    def _forget(self) -> None:
+        """Keep the marks of what waits, in arrays of their own."""
+        done = max(bisect_right(self._marks, self._at) - 1, 0)
+        if done or not isinstance(self._marks, array):
+            self._marks = array("q", self._marks[done:])
+            self._times = array("q", self._times[done:])
+
+    def _time_at(self, offset: int) -> int | None:
+        index = bisect_right(self._marks, offset) - 1
+        return self._times[index] if index >= 0 else None
+
+
+_CUT_BY_HOLE: Final = "a hole in the capture cuts the frame"
+_UNKNOWN: Final = "no format was recognised on this stream"
+_DROPPED: Final = {
+    "stray": "bytes far away from what the stream expects",
+    "checksum": "a segment whose checksum is wrong",
+    "before_start": "bytes before the start of the stream",
+    "late": "bytes for a hole that was given up already",
+}
+
+
+def _total(lengths: memoryview) -> int:
+    """The sum of 32-bit numbers."""
+    if len(lengths) <= _FEW:
+        return sum(lengths)
+    found = pa.Array.from_buffers(pa.int32(), len(lengths), [None, pa.py_buffer(lengths)], 0)
+    total: int = pc.sum(found).as_py()
+    return total
+
+
+def _fits(batches: list[FrameBatch], marks: Any, offset: int) -> bool:
+    """Whether frames begin where datagrams do, and nothing else is between.
+
+    Then each datagram by itself has the same frames: what decides about a frame is in it, or is the
+    header behind it, and where nothing is behind it less is asked for.
+    """
+    if any(batch.others for batch in batches):
+        return False
+    left = set(marks)
+    for batch in batches:
+        base = batch.base
+        left.difference_update([base + place for place in batch.offsets.tolist()])
+    return not left
+
+
+def _runs(times: memoryview) -> Iterator[tuple[int, int, bool]]:
+    """Where times are known, and where not."""
+    first = 0
+    for is_timed, group in groupby(times, lambda ts_ns: ts_ns != NO_TIME):
+        last = first + sum(1 for _ in group)
+        yield first, last, is_timed
+        first = last

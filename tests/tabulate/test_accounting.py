@@ -1,0 +1,152 @@
+"""Every captured byte is decoded, quarantined, cut by a hole or captured twice; never lost."""
+
+from __future__ import annotations
+
+import io
+from random import Random
+
+import pytest
+
+from wireloom.captures import Capture, Counts
+from wireloom.errors import DecodeError
+from wireloom.formats import get, names
+from wireloom.tabulate import Settings, Tabulator, tabulate
+from wireloom.tabulate.accounting import Tally, balanced
+from wireloom.testing.captured import check_accounts, check_mutant, collect, made_capture
+from wireloom.testing.traffic import Conversation, Packet, ethernet, ip, pcap, udp
+
+TIBMSG = get("tibmsg").samples()
+FRAMES = list(TIBMSG.values())
+
+
+def _run(data, **options):
+    settings = Settings(**options)
+    tabulator = Tabulator(settings)
+
+    def run():
+        for event in Capture(io.BytesIO(data)):
+            yield from tabulator.feed(event)
+        yield from tabulator.close()
+
+    found = collect(run(), settings)
+    check_accounts(found, tabulator.totals.captured)
+    return found, tabulator.totals
+
+
+def test_a_missing_byte_is_an_error_of_the_program():
+    counts = Counts(captured=10, delivered=9, duplicate=1)
+    assert balanced("s", "t", None, Tally(decoded=9), counts)["decoded"] == 9
+    with pytest.raises(AssertionError, match="10 bytes captured, but 9"):
+        balanced("s", "t", None, Tally(decoded=8), counts)
+
+
+@pytest.mark.parametrize("name", names())
+def test_mutants_of_captures(name):
+    for index in range(60):
+        check_mutant(name, index)
+
+
+def test_a_hole_cuts_frames():
+    frame = max(FRAMES, key=len)
+    talk = Conversation("10.0.0.1:1", "10.0.0.2:2", mss=len(frame) - 3)
+    packets = [*talk.open(), *talk.send(frame * 6), *talk.close()]
+    del packets[4]
+    found, totals = _run(pcap(packets), formats=("tibmsg",))
+    gap = [row for row in found["errors"] if row["code"] == "gap"]
+    assert [row["layer"] for row in gap] == ["stream"] * len(gap)
+    assert totals.gap == sum(row["frame_length"] for row in gap) > 0
+    assert totals.missing == found["gaps"][0]["length"] == len(frame) - 3
+    # What is left of the frames that lie in the hole is all that is not decoded.
+    assert totals.decoded == len(frame) * totals.frames
+    assert totals.quarantined == 0
+
+
+def test_datagrams_are_framed_by_themselves():
+    frame = FRAMES[0]
+    ends = ("10.0.0.3", "10.0.0.4")
+
+    def datagram(at, payload):
+        return Packet(at, ethernet(ip(*ends, 17, udp(*ends, 5, 6, payload))))
+
+    cut = datagram(3000, frame * 4)
+    packets = [
+        datagram(1000, frame * 2),
+        datagram(2000, frame[:-4]),  # not continued in the next one
+        datagram(2500, frame[-4:] + frame),
+        cut.cut(len(cut.data) - 4),
+        datagram(4000, frame),
+    ]
+    found, totals = _run(pcap(packets), formats=("tibmsg",))
+    assert totals.frames == 2 + 1 + 3 + 1
+    errors = [(row["frame_length"], row["layer"], row["code"]) for row in found["errors"]]
+    assert errors == [
+        (len(frame) - 4, "frame", "truncated"),
+        (4, "frame", errors[1][2]),
+        (len(frame) - 4, "stream", "gap"),
+    ]
+
+
+def test_bytes_of_no_known_format():
+    noise = Random(1).randbytes(200_000).replace(b"\x1e", b"x")
+    found, totals = _run(noise)
+    assert totals.quarantined == len(noise)
+    sizes = [row["frame_length"] for row in found["errors"]]
+    assert sizes == [65536, 65536, 65536, len(noise) - 3 * 65536]
+    assert {(row["layer"], row["code"], row["format"]) for row in found["errors"]} == {
+        ("stream", "unknown_format", None)
+    }
+    assert b"".join(row["raw"] for row in found["errors"]) == noise
+    assert found["accounting"][0]["format"] is None
+
+
+def test_text_between_nais_frames_counts_as_decoded():
+    frames = list(get("nais").samples().values())
+    data = b"hello\n" + frames[0] + b"a line\n" + frames[1] + b"no end"
+    found, totals = _run(data)
+    assert found["accounting"][0]["format"] == "nais"
+    assert (totals.decoded, totals.frames) == (len(data), 2)
+
+
+def test_damaged_captures_are_told_of():
+    data = bytearray(made_capture(FRAMES, Random(2)))
+    found, totals = _run(bytes(data[:-7]))
+    assert [row["layer"] for row in found["errors"]] == ["capture"]
+    row = found["errors"][0]
+    assert (row["stream"], row["field"]) == ("", "container")
+    assert totals.damaged == row["frame_length"] == len(row["raw"])
+
+
+def test_modes():
+    bad = b"".join(FRAMES) + b"\xff" * 33 + b"".join(FRAMES)
+    found, totals = _run(bad, formats=("tibmsg",))
+    assert totals.quarantined == 33
+    found, dropped = _run_dropped(bad)
+    assert "errors" not in found
+    assert (dropped.quarantined, dropped.errors) == (33, totals.errors)
+    with pytest.raises(DecodeError) as caught:
+        list(tabulate(io.BytesIO(bad), formats="tibmsg", mode="failfast"))
+    at = sum(map(len, FRAMES))
+    assert caught.value.offset == at
+    assert "<file>" in caught.value.reason
+
+
+def _run_dropped(data):
+    settings = Settings(formats=("tibmsg",), mode="dropmalformed")
+    tabulator = Tabulator(settings)
+    found = {}
+    for event in Capture(io.BytesIO(data)):
+        for name, batch in tabulator.feed(event):
+            found.setdefault(name, []).extend(batch.to_pylist())
+    for name, batch in tabulator.close():
+        found.setdefault(name, []).extend(batch.to_pylist())
+    return found, tabulator.totals
+
+
+def test_a_tabulator_that_is_closed_early_accounts_for_what_it_got():
+    settings = Settings(formats=("tibmsg",))
+    tabulator = Tabulator(settings)
+    events = list(Capture(io.BytesIO(made_capture(FRAMES, Random(3)))))[:5]
+    batches = [pair for event in events for pair in tabulator.feed(event)]
+    found = collect(iter([*batches, *tabulator.close()]), settings)
+    check_accounts(found)
+    assert len(found["accounting"]) == len({event.stream.number for event in events})

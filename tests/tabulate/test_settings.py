@@ -1,0 +1,109 @@
+"""What may be asked for, as values and as texts."""
+
+from __future__ import annotations
+
+import io
+import pickle
+
+import pytest
+
+from wireloom.errors import OptionError, SourceError
+from wireloom.formats import tibmsg
+from wireloom.formats.blaze import from_blz
+from wireloom.tables import table_names
+from wireloom.tabulate import Settings, tabulate
+from wireloom.wire import Limits
+
+BLZ = "nclass P\n{\n@id 1\nbyte b\n}\n"
+
+
+def test_texts_give_the_same_as_values():
+    made = Settings.from_options(
+        {
+            "tables": "fields, wide,errors",
+            "columns": "BID,ASK:decimal(18,4)",
+            "formats": "tibmsg,tibrv",
+            "ports": "7001=blaze, 7002=nais",
+            "select": "fields.name,fields.value_int,errors.raw",
+            "mode": "failfast",
+            "include_raw": "true",
+            "nested": "FALSE",
+            "max_frame": "1000",
+            "max_flows": "7",
+            "batch_rows": "10",
+        }
+    )
+    assert made == Settings(
+        tables=("fields", "wide", "errors"),
+        columns=("BID", "ASK:decimal(18,4)"),
+        formats=("tibmsg", "tibrv"),
+        ports={7001: "blaze", 7002: "nais"},
+        select={"fields": ("name", "value_int"), "errors": ("raw",)},
+        mode="failfast",
+        include_raw=True,
+        nested=False,
+        limits=Limits(max_frame=1000),
+        reassembly=made.reassembly,
+        batch_rows=10,
+    )
+    assert made.reassembly.max_flows == 7
+    assert pickle.loads(pickle.dumps(made)) == made
+    assert Settings.from_options({"columns": "BID"}).tables == (*table_names(), "wide")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"tablez": "x"}, "there is no option 'tablez'; there are tables, formats"),
+        ({"tables": "fieldz"}, "no table 'fieldz'"),
+        ({"formats": "http"}, "no format 'http'"),
+        ({"ports": "80"}, "like 7001=blaze"),
+        ({"ports": "80=http"}, "no format 'http'"),
+        ({"ports": "99999=nais"}, "from 0 to 65535"),
+        ({"mode": "loud"}, "mode must be one of"),
+        ({"include_raw": "yes"}, "true or false"),
+        ({"batch_rows": "0"}, "batch_rows"),
+        ({"batch_rows": "many"}, "must be a number"),
+        ({"max_frame": "0"}, "max_frame"),
+        ({"select": "fields"}, "like fields.name"),
+        ({"select": "fields.namez"}, "no column 'namez'"),
+        ({"tables": "wide"}, "go together"),
+        ({"columns": "BID:money"}, "no type 'money'"),
+        ({"bind": "10"}, "bind must be"),
+        ({"blaze_dialect": "klingon"}, "blaze_dialect must be one of"),
+    ],
+)
+def test_what_cannot_be_is_refused(options, words):
+    with pytest.raises(OptionError, match=words):
+        Settings.from_options(options)
+
+
+def test_values_that_cannot_be():
+    for options in ({"tables": 5}, {"tables": (5,)}, {"ports": {"80": "nais"}}):
+        with pytest.raises(OptionError):
+            Settings(**options)
+    with pytest.raises(OptionError, match="no option 'tablez'"):
+        tabulate([], tablez="x")
+
+
+def test_files_are_read_so_that_workers_need_none(tmp_path):
+    model, cfile = tmp_path / "m.blz", tmp_path / "absent.cf"
+    model.write_text(BLZ)
+    made = Settings(model=str(model)).resolved([])
+    model.unlink()
+    assert made.body_model() == from_blz(BLZ)
+    assert pickle.loads(pickle.dumps(made)).body_model() == made.body_model()
+    with pytest.raises(SourceError):
+        Settings(dictionary=str(cfile))
+
+
+def test_wide_columns_get_the_types_of_the_first_frames(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(tibmsg.build({"SYM": "ABC", "N": 10, "P": 1.5}).encode() * 3)
+    made = Settings(tables=("wide",), columns=("SYM", "N", "P:decimal(18,4)", "Q")).resolved([path])
+    assert made.columns == ("SYM:text", "N:i64", "P:decimal(18,4)", "Q:text")
+    batch = dict(tabulate(path, tables=("wide",), columns=("N",)))["wide"]
+    assert batch.column("N").to_pylist() == [10, 10, 10]
+    # What can be read once only is not looked at before.
+    batch = dict(tabulate(io.BytesIO(path.read_bytes()), columns=("N",), tables=("wide",)))["wide"]
+    assert batch.column("N").to_pylist() == [None] * 3
