@@ -1,0 +1,118 @@
+"""Which captures are new, and which have changed since they were read.
+
+A capture is known by its path, its size and a digest of its first and last bytes. The rules:
+
+* same size and same digest: it is not read again, whatever its modification time says;
+* larger, and what was there before is unchanged: it has *grown*;
+* anything else: it was *rewritten*;
+* the same as one that was read under another path, where nothing is now: it has *moved*. If more
+  was expected of that one, it may have grown as well.
+
+What has changed in any way is read again, in place of what was read before: the rows of a lake are
+those that the captures have now. Only one that is still being followed is read on when it grows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Literal
+
+from wireloom.errors import SourceError
+from wireloom.lake.log import Input
+
+__all__ = ["PIECE", "Change", "compare", "digest_of", "look_at"]
+
+PIECE: Final = 1 << 16
+"""Bytes at either end of a capture that its digest is of."""
+
+Kind = Literal["new", "same", "grown", "rewritten", "moved"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How a capture differs from what was read of it."""
+
+    kind: Kind
+    now: Input
+    """The capture as it is now; `end` and what else the reader knows is that of `before`."""
+    before: Input | None = None
+
+
+def digest_of(path: str | os.PathLike[str], size: int) -> str:
+    """Digest of the first and the last bytes among the first `size` ones.
+
+    Raises:
+        SourceError: the file cannot be read, or is shorter.
+    """
+    found = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            got = file.read(min(size, PIECE))
+            found.update(got)
+            length = len(got)
+            if size > PIECE:
+                start = max(PIECE, size - PIECE)
+                file.seek(start)
+                got = file.read(size - start)
+                found.update(got)
+                length = start + len(got)
+    except OSError as error:
+        raise SourceError(error.strerror or str(error), file=os.fspath(path)) from error
+    if length != size:
+        raise SourceError("it became shorter while it was read", file=os.fspath(path))
+    return found.hexdigest()[:32]
+
+
+def look_at(path: str | os.PathLike[str]) -> Input:
+    """A capture as it is now, without its digest, which costs reading.
+
+    Raises:
+        SourceError: there is no such file.
+    """
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        raise SourceError(error.strerror or str(error), file=os.fspath(path)) from error
+    return Input(os.fspath(path), found.st_size, found.st_mtime_ns, "")
+
+
+def compare(paths: Iterable[str], known: Mapping[str, Input]) -> list[Change]:
+    """What became of each capture since it was read.
+
+    Args:
+        paths: absolute paths of files.
+        known: what was read, by path.
+
+    Raises:
+        SourceError: a file cannot be read.
+    """
+    gone = [one for one in known.values() if one.size and not Path(one.path).exists()]
+    return [_compare(look_at(path), known, gone) for path in paths]
+
+
+def _compare(now: Input, known: Mapping[str, Input], gone: list[Input]) -> Change:
+    before = known.get(now.path)
+    if before is None:
+        now = replace(now, digest=digest_of(now.path, now.size))
+        for other in gone:
+            if (other.size, other.digest) == (now.size, now.digest) or (
+                other.is_open
+                and other.size < now.size
+                and digest_of(now.path, other.size) == other.digest
+            ):
+                return Change("moved", now, other)
+        return Change("new", now)
+    if (now.size, now.mtime_ns) == (before.size, before.mtime_ns):
+        return Change("same", before, before)
+    if now.size >= before.size and digest_of(now.path, before.size) == before.digest:
+        if now.size == before.size:
+            return Change("same", replace(before, mtime_ns=now.mtime_ns), before)
+        digest = digest_of(now.path, now.size)
+        return Change(
+            "grown", replace(before, size=now.size, mtime_ns=now.mtime_ns, digest=digest), before
+        )
+    return Change("rewritten", replace(now, digest=digest_of(now.path, now.size)), before)
