@@ -1,0 +1,173 @@
+"""Captures on Spark against what Spark and Polars do with the same rows in Parquet.
+
+All figures of a ratio come from the same run, on the same rows and cores, measured in turns; the
+best of each counts. Sizes can be set in the environment: ``BENCH_ROWS`` (rows of the table
+`fields`), ``BENCH_SMALL_MB`` and ``BENCH_LARGE_MB`` (captures for the cost per byte).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from wireloom.lake import Lake
+from wireloom.spark import session
+from wireloom.spark.pipeline import PipelineOptions, run_pipeline
+from wireloom.tabulate import Settings, tabulate
+from wireloom.testing.generate import generate
+
+TABLE = "fields"
+PIECE = 8_000_000
+"""Bytes of made-up traffic that captures are repetitions of: making it costs more than reading."""
+GOALS = {
+    "data source → noop / Parquet → noop": ("at most", 1.3),
+    "capture → lake / Spark's Parquet → Parquet": ("at most", 0.6),
+    "capture → lake / Polars' Parquet → Parquet": ("at most", 2.0),
+    "one file on 2 cores / on 1": ("at least", 1.7),
+    "cost per byte, large / small": ("at most", 1.1),
+}
+
+
+def main(quick: bool) -> dict[str, Any]:
+    rows = _size("BENCH_ROWS", 600_000 if quick else 5_000_000)
+    small = _size("BENCH_SMALL_MB", 20 if quick else 100) * 1_000_000
+    large = _size("BENCH_LARGE_MB", 80 if quick else 1000) * 1_000_000
+    rounds = 2 if quick else 3
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        piece = place / "piece.bin"
+        generate(piece, ["tibmsg"], size=PIECE, container="raw")
+        batches = tabulate(piece, tables=(TABLE,), select={TABLE: ("size",)})
+        in_piece = sum(batch.num_rows for _, batch in batches)
+        capture = repeated(piece, place / "capture.bin", -(-rows // in_piece))
+        found: dict[str, Any] = {"rows": -(-rows // in_piece) * in_piece}
+        found["capture_bytes"] = capture.stat().st_size
+        seconds = {**compare(place, capture, rounds), **scale(place, capture, rounds)}
+        seconds |= growth(place, piece, small, large, rounds)
+    found["seconds"] = seconds
+    found["ratios"] = ratios(seconds, small, large)
+    show(found)
+    return found
+
+
+def _size(name: str, default: int) -> int:
+    return int(os.environ.get(name, default))
+
+
+def repeated(piece: Path, path: Path, times: int) -> Path:
+    with path.open("wb") as file:
+        for _ in range(times):
+            with piece.open("rb") as source:
+                shutil.copyfileobj(source, file)
+    return path
+
+
+def best(rounds: int, **runs: Callable[[], Any]) -> dict[str, float]:
+    """The best time of each, measured in turns so that what else runs here hits all of them."""
+    found = dict.fromkeys(runs, float("inf"))
+    for _ in range(rounds):
+        for name, run in runs.items():
+            began = time.perf_counter()
+            run()
+            found[name] = min(found[name], time.perf_counter() - began)
+    for name, seconds in found.items():
+        print(f"  {name:<20} {seconds:8.2f} s", flush=True)
+    return found
+
+
+def to_lake(spark: Any, capture: Path, lake: Path) -> None:
+    shutil.rmtree(lake, ignore_errors=True)
+    run_pipeline(spark, capture, lake, Settings(tables=(TABLE,)))
+
+
+def compare(place: Path, capture: Path, rounds: int) -> dict[str, float]:
+    """The same rows from the capture and from Parquet."""
+    import polars as pl
+
+    spark = session("local[2,4]")
+    to_lake(spark, capture, place / "rows")
+    rows = place / "rows" / TABLE
+    count = sum(file.rows for file in Lake(place / "rows").files(TABLE))
+    source = spark.read.format("wireloom").option("table", TABLE)
+    assert source.load(str(capture)).count() == count == spark.read.parquet(str(rows)).count()
+
+    def noop(frame: Any) -> None:
+        frame.write.format("noop").mode("overwrite").save()
+
+    def rewrite() -> None:
+        frame = spark.read.parquet(str(rows))
+        frame.write.option("compression", "zstd").mode("overwrite").parquet(str(place / "again"))
+
+    def polars() -> None:
+        frame = pl.scan_parquet(str(rows / "**/*.parquet"))
+        frame.sink_parquet(place / "polars.parquet", compression="zstd", compression_level=1)
+
+    found = best(
+        rounds,
+        source_noop=lambda: noop(source.load(str(capture))),
+        parquet_noop=lambda: noop(spark.read.parquet(str(rows))),
+        capture_lake=lambda: to_lake(spark, capture, place / "lake"),
+        spark_parquet=rewrite,
+        polars_parquet=polars,
+    )
+    spark.stop()
+    return found
+
+
+def scale(place: Path, capture: Path, rounds: int) -> dict[str, float]:
+    """One file on one core and on two."""
+    found: dict[str, float] = {}
+    for cores in (1, 2):
+        spark = session(f"local[{cores},4]")
+        to_lake(spark, capture, place / "warm")
+        run = {f"cores_{cores}": lambda spark=spark: to_lake(spark, capture, place / "lake")}
+        found |= best(rounds, **run)  # type: ignore[arg-type]
+        spark.stop()
+    return found
+
+
+def growth(place: Path, piece: Path, small: int, large: int, rounds: int) -> dict[str, float]:
+    """A capture and one that is several times as large."""
+    spark = session("local[2,4]")
+    size = piece.stat().st_size
+    captures = {
+        "small": repeated(piece, place / "small.bin", max(1, small // size)),
+        "large": repeated(piece, place / "large.bin", max(2, large // size)),
+    }
+    options = PipelineOptions(split_bytes=max(size, small // 4))
+
+    def run(path: Path) -> None:
+        shutil.rmtree(place / "lake", ignore_errors=True)
+        run_pipeline(spark, path, place / "lake", Settings(tables=(TABLE,)), options)
+
+    run(captures["small"])
+    found = best(rounds, small=lambda: run(captures["small"]), large=lambda: run(captures["large"]))
+    spark.stop()
+    for name, path in captures.items():
+        found[f"{name}_ns_a_byte"] = found[name] / path.stat().st_size * 1e9
+    return found
+
+
+def ratios(seconds: dict[str, float], small: int, large: int) -> dict[str, float]:
+    return {
+        "data source → noop / Parquet → noop": seconds["source_noop"] / seconds["parquet_noop"],
+        "capture → lake / Spark's Parquet → Parquet": seconds["capture_lake"]
+        / seconds["spark_parquet"],
+        "capture → lake / Polars' Parquet → Parquet": seconds["capture_lake"]
+        / seconds["polars_parquet"],
+        "one file on 2 cores / on 1": seconds["cores_1"] / seconds["cores_2"],
+        "cost per byte, large / small": seconds["large_ns_a_byte"] / seconds["small_ns_a_byte"],
+    }
+
+
+def show(found: dict[str, Any]) -> None:
+    print(f"{found['rows']:,} rows of {TABLE}, capture of {found['capture_bytes'] / 1e6:.0f} MB")
+    for name, value in found["ratios"].items():
+        how, goal = GOALS[name]
+        is_met = value <= goal if how == "at most" else value >= goal
+        print(f"  {name:<46} {value:5.2f}  ({how} {goal}: {'yes' if is_met else 'NO'})")

@@ -1,0 +1,118 @@
+"""The options of ``format("wireloom")``: texts → checked values, on the driver."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from wireloom.errors import OptionError
+from wireloom.tables import Table
+from wireloom.tabulate import Settings
+
+__all__ = ["OPTIONS", "SourceOptions"]
+
+SPLIT_BYTES: Final = 128 << 20
+"""Bytes of a partition: seconds of work, and rows that fit an executor's memory many times."""
+
+OPTIONS: Final = {
+    "path": "a file, a folder, a pattern, or an address that pyarrow or fsspec can read",
+    "table": "which table; frames if not given",
+    "select": "columns of the table, with commas between; all if not given",
+    "split_bytes": f"bytes of a partition; {SPLIT_BYTES} if not given",
+    "packet_parts": "into how many partitions the connections of packet captures are divided",
+    "max_bytes_per_trigger": "streams: bytes of a micro-batch; as much as there is if not given",
+    "finish_after": "streams: seconds without a change after which a capture has ended; else never",
+}
+"""The options of the source itself; all others are those of `wireloom.tabulate.Settings`."""
+
+_NOT_HERE: Final = frozenset({"tables"})
+"""Settings that another option stands for."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What was asked for."""
+
+    paths: tuple[str, ...]
+    table: str
+    settings: Settings
+    """With exactly that table, and its columns."""
+    split_bytes: int = SPLIT_BYTES
+    packet_parts: int | None = None
+    max_bytes_per_trigger: int | None = None
+    finish_after: float | None = None
+
+    @classmethod
+    def read(cls, options: Mapping[str, str]) -> SourceOptions:
+        """Check options as Spark hands them over.
+
+        Raises:
+            OptionError: an option is unknown, missing or has a bad value.
+            SourceError: a file that one names cannot be found or read.
+        """
+        given = {name.lower(): value for name, value in options.items()}
+        paths = _paths(given)
+        table = given.pop("table", "frames").strip().lower()
+        chosen = given.pop("select", None)
+        numbers = {
+            name: _number(name, given.pop(name))
+            for name in ("split_bytes", "packet_parts", "max_bytes_per_trigger")
+            if name in given
+        }
+        finish = given.pop("finish_after", None)
+        for name in given:
+            if name in _NOT_HERE:
+                raise OptionError(f"there is no option {name!r}; did you mean table?")
+        try:
+            settings = Settings.from_options({"tables": table, **given})
+        except OptionError as error:
+            if error.reason.startswith("there is no option"):
+                own = ", ".join(OPTIONS)
+                raise OptionError(f"{error.reason}; and of the source itself {own}") from error
+            raise
+        if chosen is not None:
+            wanted = tuple(name.strip() for name in chosen.split(",") if name.strip())
+            settings = dataclasses.replace(settings, select={table: wanted})
+        return cls(
+            paths,
+            table,
+            settings,
+            finish_after=None if finish is None else _seconds("finish_after", finish),
+            **numbers,
+        )
+
+    @property
+    def schema(self) -> Table:
+        """The columns of the rows."""
+        return self.settings.table(self.table)
+
+
+def _paths(given: dict[str, str]) -> tuple[str, ...]:
+    """Spark gives one path as it is, and several as JSON."""
+    several = given.pop("paths", None)
+    one = given.pop("path", None)
+    found = tuple(json.loads(several)) if several else ()
+    if one:
+        found = (one, *found)
+    if not found:
+        raise OptionError('no path: use load("…") or option("path", "…")')
+    return found
+
+
+def _number(name: str, text: str) -> int:
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise OptionError(f"{name} must be a whole number over 0, not {text!r}")
+    return int(text)
+
+
+def _seconds(name: str, text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < float("inf"):
+        raise OptionError(f"{name} must be a number of seconds, not {text!r}")
+    return found

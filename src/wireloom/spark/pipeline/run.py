@@ -1,0 +1,469 @@
+"""The driver: what is new among the captures → tasks → proof → commit."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from wireloom.columnar.arrays import from_rows
+from wireloom.errors import SourceError
+from wireloom.lake import (
+    Change,
+    DataFile,
+    Input,
+    Lake,
+    StagedWriter,
+    Writing,
+    compare,
+    delta,
+    without_sources,
+)
+from wireloom.lake.inputs import digest_of, look_at
+from wireloom.rows import shown
+from wireloom.spark.pipeline.options import PipelineOptions
+from wireloom.spark.pipeline.plan import Part, Range, Unit, expand, is_packets, plan_raw
+from wireloom.spark.pipeline.quarantine import Quarantine
+from wireloom.spark.pipeline.seams import Chain
+from wireloom.spark.pipeline.shuffle import run_shuffled
+from wireloom.spark.pipeline.sparkwriter import write_tables
+from wireloom.spark.pipeline.tasks import Progress, cores, run_units
+from wireloom.spark.pipeline.work import Job, Outcome
+from wireloom.tables import table, wide_column
+from wireloom.tabulate import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["ALWAYS", "Group", "Report", "Runner", "run_pipeline"]
+
+ALWAYS: Final = ("errors", "gaps", "accounting")
+"""Tables that are always written: without them nobody could tell what is missing."""
+
+_FEW_PARTS: Final = 8
+"""Tasks that may each read all packets: finding out whose a packet is costs little."""
+_MUCH: Final = 1 << 30
+"""Bytes of packet captures that are worth a shuffle."""
+_ROUNDS: Final = 2
+"""Tasks a core, at least: one that is done early takes another one."""
+_LEAST: Final = 8 << 20
+"""Bytes that a task is worth, at least."""
+_SMALL: Final = 8 << 20
+"""Bytes of packet captures that one task reads faster than several."""
+
+_COUNTS: Final = (
+    "captured",
+    "decoded",
+    "quarantined",
+    "gap",
+    "duplicate",
+    "missing",
+    "frames",
+    "packets",
+)
+
+
+@dataclass(slots=True)
+class Report:
+    """What a run has done."""
+
+    files_read: int = 0
+    files_known: int = 0
+    """Captures that had been read before and have not changed."""
+    files_replaced: int = 0
+    """Captures that have changed: their rows were replaced."""
+    bytes_read: int = 0
+    commits: int = 0
+    repairs: int = 0
+    """Ranges that were read again because they did not meet."""
+    seconds: float = 0.0
+    rows: dict[str, int] = field(default_factory=dict)
+    """Rows written, by table."""
+    totals: dict[str, int] = field(default_factory=dict)
+    """Sums of the accounting of what was read."""
+
+    def add(self, outcomes: Iterable[Outcome]) -> None:
+        """Count what tasks have done."""
+        for outcome in outcomes:
+            for name in (*_COUNTS, "errors", "damaged", "streams"):
+                self.totals[name] = self.totals.get(name, 0) + outcome.totals.get(name, 0)
+
+    def wrote(self, files: Iterable[DataFile]) -> None:
+        """Count files that were committed."""
+        for file in files:
+            self.rows[file.table] = self.rows.get(file.table, 0) + file.rows
+
+
+def run_pipeline(
+    spark: SparkSession | None,
+    sources: Iterable[str | os.PathLike[str]] | str | os.PathLike[str],
+    lake: str | os.PathLike[str],
+    settings: Settings | None = None,
+    options: PipelineOptions | None = None,
+    *,
+    progress: Progress | None = None,
+    planned: Progress | None = None,
+) -> Report:
+    """Bring captures into a lake: those that it does not know yet, and those that have changed.
+
+    Running it again with the same captures changes nothing. The packet captures of a folder that
+    are new in one run are read as one, so that connections go on from file to file.
+
+    Args:
+        spark: a session; `wireloom.spark.session` makes one. None: without Spark, in this process.
+        sources: files, folders or patterns.
+        lake: the folder of the lake, made if there is none.
+        settings: which tables, formats and dictionaries.
+        options: how the work is done.
+        progress: told how many bytes are done, from time to time.
+        planned: told how many bytes there are, once that is known.
+
+    Raises:
+        SourceError: a capture cannot be found or read.
+        LakeError: the lake is damaged, or another process is writing to it.
+        DecodeError: something cannot be read, in the mode ``failfast``.
+    """
+    given = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
+    began = time.monotonic()
+    with Lake.create(lake).write() as writing:
+        runner = Runner(spark, writing, settings or Settings(), options or PipelineOptions())
+        runner.progress = progress
+        runner.run(given, planned)
+    runner.report.seconds = time.monotonic() - began
+    return runner.report
+
+
+class Runner:
+    """One run of a pipeline, by the writer of a lake."""
+
+    def __init__(
+        self,
+        spark: SparkSession | None,
+        writing: Writing,
+        settings: Settings,
+        options: PipelineOptions,
+    ) -> None:
+        if options.writer == "delta":
+            delta.enable(writing.lake)
+        self.report = Report()
+        self.progress: Progress | None = None
+        self._spark = spark
+        self._writing = writing
+        self._options = options
+        self._settings = dataclasses.replace(
+            settings, tables=tuple(dict.fromkeys((*settings.tables, *ALWAYS)))
+        )
+        self._job: Job | None = None
+        self._steps = 0
+        self._done = 0
+
+    # --- what is to be done
+
+    def run(
+        self, sources: Sequence[str | os.PathLike[str]], planned: Progress | None = None
+    ) -> None:
+        """Read what is new."""
+        changes = compare(self.expand(sources), self.known)
+        # One that a stream was following is read to its end now, from its start.
+        changed = [change for change in changes if change.kind != "same" or change.now.is_open]
+        self.report.files_known = len(changes) - len(changed)
+        raw, packets = _by_kind(changed)
+        groups = [*self._packet_groups(packets), *self._raw_groups(raw)]
+        if planned is not None:
+            planned(sum(one.size for group in groups for one in group.inputs))
+        if groups:
+            self.prepare([one.path for group in groups for one in group.inputs])
+        for group in groups:
+            if group.is_packets:
+                self._read_packets(group)
+            else:
+                self._read_raw(group)
+
+    @property
+    def known(self) -> Mapping[str, Input]:
+        """Captures that the lake knows, by path."""
+        return self._writing.lake.state.inputs
+
+    def expand(self, sources: Sequence[str | os.PathLike[str]]) -> list[str]:
+        """The captures that are meant, without what is in the lake itself.
+
+        Raises:
+            SourceError: there is no such file.
+        """
+        inside = f"{self._writing.root}{os.sep}"
+        return [path for path in expand(sources) if not path.startswith(inside)]
+
+    def prepare(self, paths: Sequence[str]) -> None:
+        """Make the settings complete, with the same types of wide columns as before.
+
+        Raises:
+            SourceError: a capture or a file that the settings name cannot be read.
+        """
+        if self._job is not None:
+            return
+        known = self._writing.lake.state.columns
+        columns = self._settings.columns
+        if columns is not None:
+            typed = [wide_column(text) for text in columns]
+            columns = tuple(
+                f"{name}:{type or known[name]}" if type or name in known else name
+                for name, type in typed
+            )
+        settings = dataclasses.replace(self._settings, columns=columns).resolved(paths)
+        writing = self._options.writing
+        self._job = Job(str(self._writing.root), self._writing.run, settings, writing)
+
+    def _raw_groups(self, changes: Sequence[Change]) -> Iterator[Group]:
+        group = Group()
+        for change in changes:
+            if group.inputs and group.size + change.now.size > self._options.commit_bytes:
+                yield group
+                group = Group()
+            group.add(change)
+        if group.inputs:
+            yield group
+
+    def _packet_groups(self, changes: Sequence[Change]) -> Iterator[Group]:
+        """Those of a folder as one capture; those that changed with what they were read with."""
+        new: dict[str, Group] = {}
+        together: dict[str, dict[str, Change]] = {}
+        for change in changes:
+            if change.before is None or change.before.kind != "packets":
+                folder = os.path.dirname(change.now.path)
+                new.setdefault(folder, Group(is_packets=True)).add(change)
+            else:
+                before = change.before
+                together.setdefault(before.state["capture"], {})[before.path] = change
+        for capture, changed in together.items():
+            group = Group(is_packets=True)
+            for before in self.known.values():
+                if before.state.get("capture") == capture:
+                    group.add(changed.get(before.path) or _again(before, changed))
+            yield group
+        yield from new.values()
+
+    # --- doing it
+
+    def do(self, units: Sequence[Unit | Quarantine]) -> list[Outcome]:
+        """Have units done by tasks.
+
+        Raises:
+            WireloomError: a task gave up because of the captures or the settings.
+        """
+        job, progress = self._next()
+        return run_units(self._spark, job, units, progress)
+
+    def _next(self) -> tuple[Job, Progress | None]:
+        """What the tasks of the next step share, and who is told of their progress."""
+        assert self._job is not None
+        self._steps += 1
+        job = replace(self._job, step=self._steps)
+        if self._options.writer == "spark":
+            only = dataclasses.replace(job.settings, tables=("accounting",), columns=None)
+            job = replace(job, settings=only)
+        before, told = self._done, self.progress
+        if told is None:
+            return job, None
+        return job, lambda done: told(before + done)
+
+    def _finish(self, size: int) -> None:
+        self._done += size
+        if self.progress is not None:
+            self.progress(self._done)
+
+    def _read_raw(self, group: Group) -> None:
+        units = plan_raw(group.inputs, self.settings, self.split_bytes(group.size))
+        chains = {
+            one.path: Chain(one.path, 0, one.size)
+            for one in group.inputs
+            if any(isinstance(unit, Range) and unit.path == one.path for unit in units)
+        }
+        outcomes = self.do(units)
+        done = self.prove(outcomes, chains)
+        self.commit(group, done, [replace(one, end=one.size) for one in group.inputs])
+
+    def prove(self, outcomes: Sequence[Outcome], chains: dict[str, Chain]) -> list[Outcome]:
+        """Those outcomes that fit together; what does not is read again."""
+        whole = [one for one in outcomes if not isinstance(one.unit, Range)]
+        found: Sequence[Outcome] = outcomes
+        while True:
+            holes: list[Unit] = []
+            for path, chain in chains.items():
+                holes += chain.add(
+                    one for one in found if isinstance(one.unit, Range) and one.unit.path == path
+                )
+            if not holes:
+                break
+            found = self.do(holes)
+        self.report.repairs += sum(chain.repairs for chain in chains.values())
+        return [*whole, *(one for chain in chains.values() for one in chain.proven)]
+
+    def _read_packets(self, group: Group) -> None:
+        paths = tuple(one.path for one in group.inputs)
+        parts = self._options.parts or (cores(self._spark) if group.size > _SMALL else 1)
+        share = group.size // parts
+        if self._is_shuffled(parts, group.size):
+            outcomes = self._shuffle(group, parts)
+        else:
+            outcomes = self.do([Part(paths, part, parts, share) for part in range(parts)])
+        state = {"capture": str(self.version)}
+        read = [replace(one, end=one.size, kind="packets", state=state) for one in group.inputs]
+        self.commit(group, outcomes, read)
+
+    def _is_shuffled(self, parts: int, size: int) -> bool:
+        route = self._options.route
+        if self._spark is None or route == "direct" or self._options.writer == "spark":
+            return False
+        return route == "shuffle" or (parts > _FEW_PARTS and size > _MUCH)
+
+    def _shuffle(self, group: Group, parts: int) -> list[Outcome]:
+        assert self._spark is not None
+        job, progress = self._next()
+        split = self._options.split_bytes
+        return run_shuffled(self._spark, job, group.inputs, parts, split, progress)
+
+    @property
+    def version(self) -> int:
+        """Number of the next commit."""
+        return self._writing.lake.version + 1
+
+    def split_bytes(self, size: int) -> int:
+        """Bytes that one task reads of so many: few enough for every core to have some."""
+        share = -(-size // (_ROUNDS * cores(self._spark)))
+        return min(self._options.split_bytes, max(share, _LEAST))
+
+    @property
+    def settings(self) -> Settings:
+        """The settings as tasks get them."""
+        assert self._job is not None
+        return self._job.settings
+
+    def commit(self, group: Group, outcomes: Sequence[Outcome], inputs: Sequence[Input]) -> None:
+        """All that was made of a group, in place of what was there of it, in one step."""
+        writing = self._writing
+        kept: list[DataFile] = []
+        gone: list[str] = []
+        if group.replaced:
+            names = {shown(path) for path in group.replaced}
+            kept, gone = without_sources(writing, names, self._options.writing)
+        new = [file for outcome in outcomes for file in outcome.files]
+        new += self._by_spark(outcomes)
+        accounts, inputs = self._accounts(outcomes, inputs)
+        new += accounts
+        self.report.add(outcomes)
+        notes = {"rows": sum(file.rows for file in new), "columns": self._columns()}
+        now = {one.path for one in inputs}
+        writing.commit(
+            [*kept, *new],
+            remove=gone,
+            inputs=inputs,
+            forget=group.replaced - now,
+            notes=notes,
+        )
+        self.report.wrote(new)
+        self.report.commits += 1
+        self.report.files_read += len(inputs)
+        self.report.files_replaced += len(group.replaced)
+        self.report.bytes_read += group.size
+        self._finish(group.size)
+
+    def _by_spark(self, outcomes: Sequence[Outcome]) -> list[DataFile]:
+        """What Spark writes, of what the tasks have found out so far: the seams, the accounting."""
+        if self._options.writer != "spark" or self._spark is None:
+            return []
+        job, _ = self._next()
+        units: list[Unit] = []
+        for one in outcomes:
+            unit = one.unit
+            assert not isinstance(unit, Quarantine)
+            if isinstance(unit, Range):
+                unit = Range(unit.path, one.start, one.end, is_seam=True)
+            units.append(unit)
+        tables = [name for name in self._settings.tables if name != "accounting"]
+        return write_tables(self._spark, replace(job, settings=self.settings), units, tables)
+
+    def _columns(self) -> dict[str, str]:
+        typed = (wide_column(text) for text in self.settings.columns or ())
+        return {name: type for name, type in typed if type is not None}
+
+    def _accounts(
+        self, outcomes: Iterable[Outcome], inputs: Sequence[Input]
+    ) -> tuple[list[DataFile], list[Input]]:
+        """Add up the accounting of captures that several tasks, or several commits, have read.
+
+        The sums of one of which more is expected go with what is known of it, into the log; the
+        others become rows.
+        """
+        rows: dict[str, dict[str, Any]] = {}
+        for outcome in outcomes:
+            for row in outcome.accounting:
+                _add(rows, row)
+        known = []
+        for one in inputs:
+            before = self.known.get(one.path)
+            if one.first and before is not None:
+                _add(rows, before.state["accounting"])
+            if one.is_open:
+                one = replace(one, state={**one.state, "accounting": rows.pop(shown(one.path))})
+            known.append(one)
+        if not rows:
+            return [], known
+        with StagedWriter(self._writing.root, self._writing.run, self._options.writing) as writer:
+            writer.write("accounting", from_rows(table("accounting"), list(rows.values())))
+            return writer.close(), known
+
+
+def _add(rows: dict[str, dict[str, Any]], row: Mapping[str, Any]) -> None:
+    total = rows.setdefault(row["source"], {**row, **_ZERO})
+    for name in _COUNTS:
+        total[name] += row[name]
+
+
+_ZERO: Final = dict.fromkeys(_COUNTS, 0)
+
+
+@dataclass(slots=True)
+class Group:
+    """Captures that are committed together."""
+
+    is_packets: bool = False
+    inputs: list[Input] = field(default_factory=list)
+    replaced: set[str] = field(default_factory=set)
+    """Those of which the lake has rows that go."""
+    size: int = 0
+
+    def add(self, change: Change) -> None:
+        """One more, which is read from its start."""
+        self.inputs.append(replace(change.now, kind="raw", end=0, is_open=False, state={}))
+        self.size += change.now.size
+        if change.before is not None:
+            self.replaced.add(change.before.path)
+
+
+def _by_kind(changes: Sequence[Change]) -> tuple[list[Change], list[Change]]:
+    raw: list[Change] = []
+    packets: list[Change] = []
+    for change in changes:
+        (packets if is_packets(change.now.path) else raw).append(change)
+    return raw, packets
+
+
+def _again(before: Input, changed: Collection[str]) -> Change:
+    """A packet capture that is read again because one that was read with it has changed.
+
+    Raises:
+        SourceError: it is not there any more.
+    """
+    if not Path(before.path).exists():
+        other = min(changed)
+        raise SourceError(
+            f"it was read together with {other}, which has changed, and is gone: connections may "
+            f"go from one to the other",
+            file=before.path,
+        )
+    now = look_at(before.path)
+    return Change("rewritten", replace(now, digest=digest_of(now.path, now.size)), before)

@@ -1,0 +1,218 @@
+"""Following captures: what is added to them gets into the lake, in small commits.
+
+There is no other checkpoint than the lake's log: every commit says how far each capture was read. A
+pipeline that is killed goes on from there, and the rows are the same as if it never was.
+
+A raw capture that still grows is read up to its last bytes, which may be a frame that is not
+complete: they wait until there are more, or until nothing is added for a while. Then the capture is
+*settled*, and read to its end. All other captures (packets, packed ones) are read when they are
+settled, each one by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from threading import Event
+from typing import TYPE_CHECKING, Final
+
+from wireloom.errors import OptionError, SourceError
+from wireloom.lake import Change, Input, Lake, compare
+from wireloom.spark.pipeline.options import PipelineOptions
+from wireloom.spark.pipeline.plan import Part, Range, Unit, Whole, cut, is_packets
+from wireloom.spark.pipeline.run import Group, Report, Runner
+from wireloom.spark.pipeline.seams import Chain
+from wireloom.tabulate import Settings
+from wireloom.tabulate.reading import splittable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["MARGIN", "StreamOptions", "follow"]
+
+MARGIN: Final = 1 << 16
+"""Last bytes of a growing capture that wait: most frames are shorter."""
+_HEADER: Final = 64
+"""Bytes behind a frame that may have been looked at to tell that it is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """How captures are followed.
+
+    Raises:
+        OptionError: a value cannot be used; raised when it is made.
+    """
+
+    every_s: float = 5.0
+    """Seconds from the start of one round to the start of the next."""
+    settle_s: float = 30.0
+    """A capture to which nothing was added for so many seconds is complete."""
+    max_bytes: int = 1 << 30
+    """About how much one round reads."""
+
+    def __post_init__(self) -> None:
+        if self.every_s < 0 or self.settle_s < 0 or self.max_bytes < 1:
+            raise OptionError("intervals are not negative, and a round reads something")
+
+
+def follow(
+    spark: SparkSession | None,
+    sources: Sequence[str | os.PathLike[str]],
+    lake: str | os.PathLike[str],
+    settings: Settings | None = None,
+    options: PipelineOptions | None = None,
+    following: StreamOptions | None = None,
+    *,
+    stop: Event | None = None,
+    told: Callable[[Report], None] | None = None,
+) -> Report:
+    """Bring captures into a lake as they grow, until `stop` is set.
+
+    When it is set, what is there is read to its end, as if it were complete, and it returns.
+
+    Args:
+        spark: a session; None: without Spark, in this process.
+        sources: files, folders or patterns; looked at in every round.
+        lake: the folder of the lake, made if there is none.
+        settings: which tables, formats and dictionaries.
+        options: how the work is done.
+        following: how often, and what is complete.
+        stop: set by another thread.
+        told: called after each round that read something.
+
+    Raises:
+        LakeError: the lake is damaged, or another process is writing to it.
+        DecodeError: something cannot be read, in the mode ``failfast``.
+    """
+    how = following or StreamOptions()
+    is_over = stop or Event()
+    with Lake.create(lake).write() as writing:
+        runner = Runner(spark, writing, settings or Settings(), options or PipelineOptions())
+        follower = _Follower(runner, list(sources), how)
+        while not is_over.is_set():
+            began = time.monotonic()
+            if follower.round() and told is not None:
+                told(runner.report)
+            is_over.wait(max(0.0, how.every_s - (time.monotonic() - began)))
+        while follower.round(is_last=True):
+            if told is not None:
+                told(runner.report)
+        return runner.report
+
+
+@dataclass(slots=True)
+class _Step:
+    """What one round does with one capture."""
+
+    change: Change
+    units: list[Unit]
+    input: Input
+    """The capture as it is known when this is committed."""
+    chain: Chain | None = None
+    is_settled: bool = True
+
+    @property
+    def size(self) -> int:
+        """Bytes to read, about."""
+        return sum(unit.size for unit in self.units)
+
+    @property
+    def replaced(self) -> str | None:
+        """The capture whose rows go."""
+        before = self.change.before
+        return None if before is None or self.input.first else before.path
+
+    @property
+    def taken(self) -> Input | None:
+        """How far the capture is read now; None if what was read might change when it grows."""
+        if self.chain is None or not self.input.is_open:
+            return self.input
+        if not self.is_settled and self.chain.end > self.input.size - _HEADER:
+            return None
+        return replace(self.input, end=self.chain.end)
+
+
+class _Follower:
+    def __init__(
+        self, runner: Runner, sources: list[str | os.PathLike[str]], how: StreamOptions
+    ) -> None:
+        self._runner = runner
+        self._sources = sources
+        self._how = how
+
+    def round(self, *, is_last: bool = False) -> bool:
+        """Read what is new, up to the limit; whether there was anything."""
+        steps: list[_Step] = []
+        size = 0
+        for step in self._steps(is_last):
+            if steps and size + step.size > self._how.max_bytes:
+                break
+            steps.append(step)
+            size += step.size
+        if not steps:
+            return False
+        runner = self._runner
+        outcomes = runner.do([unit for step in steps for unit in step.units])
+        chains = {step.input.path: step.chain for step in steps if step.chain is not None}
+        done = runner.prove(outcomes, chains)
+        group = Group()
+        inputs = []
+        for step in steps:
+            taken = step.taken
+            if taken is None:
+                done = [one for one in done if not _is_of(one.unit, step.input.path)]
+                continue
+            inputs.append(taken)
+            group.size += step.size
+            if step.replaced is not None:
+                group.replaced.add(step.replaced)
+        if inputs:
+            runner.commit(group, done, inputs)
+        return bool(inputs)
+
+    def _steps(self, is_last: bool) -> Iterator[_Step]:
+        runner = self._runner
+        try:
+            changes = compare(runner.expand(self._sources), runner.known)
+        except SourceError:
+            return  # nothing there yet, or just being rotated: the next round sees
+        pending = [change for change in changes if change.kind != "same" or change.now.is_open]
+        if pending:
+            runner.prepare([change.now.path for change in pending])
+        now = time.time_ns()
+        for change in pending:
+            idle_s = (now - change.now.mtime_ns) / 1e9
+            step = self._step(change, is_last or idle_s >= self._how.settle_s)
+            if step is not None:
+                yield step
+
+    def _step(self, change: Change, is_settled: bool) -> _Step | None:
+        before, now = change.before, change.now
+        # One that was read to its end, moved or was rewritten is read again from its start.
+        is_on = before is not None and before.is_open and change.kind in ("same", "grown")
+        first = before.end if is_on and before is not None else 0
+        kind = "packets" if is_packets(now.path) else "raw"
+        known = replace(now, kind=kind, end=now.size, first=first, is_open=False, state={})
+        is_split = kind == "raw" and now.size > 0 and splittable(now.path, self._runner.settings)
+        if not is_split:
+            if not is_settled:
+                return None
+            unit: Unit = Whole((now.path,), now.size)
+            if kind == "packets":
+                known = replace(known, state={"capture": f"{self._runner.version}:{now.path}"})
+                unit = Part((now.path,), 0, 1, now.size)
+            return _Step(change, [unit], known)
+        last = now.size if is_settled else now.size - MARGIN
+        if not is_settled and last - first < MARGIN:
+            return None
+        last = min(last, first + self._how.max_bytes)
+        known = replace(known, is_open=last < now.size)
+        units: list[Unit] = list(cut(now.path, first, last, self._runner.split_bytes(last - first)))
+        return _Step(change, units, known, Chain(now.path, first, last), is_settled)
+
+
+def _is_of(unit: object, path: str) -> bool:
+    return isinstance(unit, Range) and unit.path == path

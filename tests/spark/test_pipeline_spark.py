@@ -1,0 +1,165 @@
+"""The pipeline on Spark: the same lake as without, and lakes that Spark reads."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+from wireloom.cli import main
+from wireloom.errors import DecodeError
+from wireloom.lake import Lake
+from wireloom.spark.lake import read_table, register_tables
+from wireloom.spark.pipeline import PipelineOptions, reprocess, run_pipeline
+from wireloom.tabulate import Settings, tabulate
+from wireloom.testing.generate import Faults, generate
+from wireloom.testing.lakes import lake_tables, sorted_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+# Starting Spark and its workers takes long on a machine that is busy.
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def captures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("captures")
+    paths = [folder / name for name in ("a.bin", "b.bin", "c1.pcap", "c2.pcapng")]
+    damaged = Faults(corruption=0.01)
+    generate(paths[0], ["tibmsg"], size=300_000, container="raw", faults=damaged)
+    generate(paths[1], ["nrep"], size=20_000, container="raw")
+    lossy = Faults(loss=0.01, reorder=0.02, duplicates=0.01)
+    generate(paths[2], ["tibrv", "blaze", "nais"], size=150_000, container="pcap", faults=lossy)
+    generate(paths[3], ["qform", "nrep", "tibrv"], size=150_000, seed=9, faults=lossy)
+    return paths
+
+
+@pytest.fixture(scope="module")
+def wanted(captures: list[Path]) -> dict[str, list[str]]:
+    parts: defaultdict[str, list[pa.RecordBatch]] = defaultdict(list)
+    for name, batch in tabulate([str(path) for path in captures], Settings()):
+        parts[name].append(batch)
+    return {name: sorted_rows(pa.Table.from_batches(found)) for name, found in parts.items()}
+
+
+@pytest.mark.parametrize("route", ["direct", "shuffle"])
+def test_a_lake_made_on_spark_has_the_rows_of_one_pass(
+    spark: SparkSession,
+    captures: list[Path],
+    wanted: dict[str, list[str]],
+    tmp_path: Path,
+    route: Any,
+) -> None:
+    how = PipelineOptions(split_bytes=50_000, parts=3, route=route)
+    done: list[int] = []
+    report = run_pipeline(spark, captures, tmp_path / "lake", None, how, progress=done.append)
+    assert lake_tables(tmp_path / "lake") == wanted
+    size = sum(path.stat().st_size for path in captures)
+    assert report.bytes_read == done[-1] == size
+    assert run_pipeline(spark, captures, tmp_path / "lake", None, how).commits == 0
+    assert reprocess(spark, tmp_path / "lake").commits == 0
+
+
+def test_spark_may_write_the_tables(
+    spark: SparkSession, captures: list[Path], wanted: dict[str, list[str]], tmp_path: Path
+) -> None:
+    raw = captures[:1]
+    how = PipelineOptions(split_bytes=100_000, writer="spark")
+    report = run_pipeline(spark, raw, tmp_path / "lake", Settings(tables=("messages",)), how)
+    found = lake_tables(tmp_path / "lake")
+    for name in ("messages", "errors", "accounting"):
+        assert found.get(name, []) == [
+            row for row in wanted[name] if row.startswith(f"('{raw[0]}'")
+        ]
+    assert report.rows == {name: len(rows) for name, rows in found.items()}
+
+
+def test_an_error_in_a_task_arrives_as_it_is(
+    spark: SparkSession, captures: list[Path], tmp_path: Path
+) -> None:
+    for route in ("direct", "shuffle"):
+        how = PipelineOptions(route=route)  # type: ignore[arg-type]
+        with pytest.raises(DecodeError) as caught:
+            run_pipeline(spark, captures, tmp_path / "lake", Settings(mode="failfast"), how)
+        assert any(str(path) in caught.value.reason for path in captures)
+    assert Lake(tmp_path / "lake").version == 0
+
+
+def test_spark_reads_the_folders_and_the_tables_of_a_lake(
+    spark: SparkSession, captures: list[Path], wanted: dict[str, list[str]], tmp_path: Path
+) -> None:
+    root = tmp_path / "lake"
+    run_pipeline(None, captures, root)
+    assert set(register_tables(spark, root)) == set(wanted)
+    for name, rows in wanted.items():
+        assert spark.read.parquet(str(root / name)).count() == len(rows)
+        table = read_table(spark, root, name)
+        assert table.count() == len(rows)
+        assert table.schema == spark.table(name).schema
+    days = spark.sql("select distinct date from frames order by date").collect()
+    assert [str(row[0]) for row in days] == ["1970-01-01", "2023-11-15"]
+    (sums,) = spark.sql(
+        "select sum(captured - decoded - quarantined - gap - duplicate) from accounting"
+    ).collect()
+    assert sums[0] == 0
+
+
+def test_commands_on_a_lake(spark: SparkSession, captures: list[Path], tmp_path: Path) -> None:
+    root = str(tmp_path / "lake")
+
+    def run(*arguments: str) -> Any:
+        done = CliRunner().invoke(main, [*arguments], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return done
+
+    inputs = [str(path) for path in captures]
+    for path in inputs:
+        done = run("pipeline", path, "--out", root, "--master", "none", "--json")
+        assert json.loads(done.stdout)["files_read"] == 1
+        assert "the sum is right" in done.stderr
+    assert "0 captures read, 4 known" in run("pipeline", *inputs, "--out", root).stderr
+    before = lake_tables(root)
+    assert "files of" in run("compact", root).stderr
+    assert lake_tables(root) == before
+    shown = run("tables", root).stdout
+    assert "frames" in shown
+    assert "the sum is right" in shown
+    rows = [json.loads(line) for line in run("tables", root, "--json").stdout.splitlines()]
+    assert {row["table"]: row["rows"] for row in rows} == {
+        name: len(found) for name, found in before.items()
+    }
+    assert "value_time" in run("tables", root, "fields").stdout
+    query = "select format, count(*) as n from frames group by format order by format"
+    answers = []
+    for engine in ("spark", "duckdb"):
+        lines = run("sql", root, query, "--json", "--engine", engine).stdout.splitlines()
+        answers.append([json.loads(line) for line in lines])
+    assert answers[0] == answers[1] != []
+    spark.sql("select 1").collect()  # the commands left it running
+    wrong = CliRunner().invoke(main, ["sql", root, "not sql", "--engine", "spark"])
+    assert wrong.exit_code == 1
+    assert "PARSE_SYNTAX_ERROR" in wrong.stderr
+
+
+def test_commands_say_what_is_wrong(tmp_path: Path) -> None:
+    def run(*arguments: str) -> Any:
+        return CliRunner().invoke(main, [*arguments], catch_exceptions=False)
+
+    out = str(tmp_path / "lake")
+    assert "no captures" in run("pipeline", "--out", out).stderr
+    missing = run("pipeline", str(tmp_path / "x"), "--out", out, "--master", "none")
+    assert (missing.exit_code, "no such file" in missing.stderr) == (1, True)
+    assert "no option 'nope'" in run("pipeline", "x", "--out", out, "-O", "nope=1").stderr
+    assert "NAME=VALUE" in run("pipeline", "x", "--out", out, "-O", "nope").stderr
+    assert "YYYY-MM-DD" in run("pipeline", "x", "--out", out, "--date", "today").stderr
+    (tmp_path / "other").mkdir()
+    for command in (["tables", "LAKE"], ["compact", "LAKE"], ["sql", "LAKE", "select 1"]):
+        other = [str(tmp_path / "other") if word == "LAKE" else word for word in command]
+        assert "no lake" in run(*other).stderr
