@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ipaddress
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
@@ -23,6 +24,7 @@ __all__ = [
     "RST",
     "SYN",
     "Conversation",
+    "Disturber",
     "Faults",
     "Packet",
     "block",
@@ -61,13 +63,12 @@ class Packet:
     data: bytes
     length: int | None = None
     """Bytes on the wire, if not all were captured."""
+    body: int = 0
+    """Where its payload starts: damage that is made up leaves what is before it alone."""
 
     def cut(self, snap: int) -> Packet:
         """The same packet of which only the first `snap` bytes were captured."""
         return replace(self, data=self.data[:snap], length=self.length or len(self.data))
-
-
-# --- headers
 
 
 def checksum(*parts: bytes) -> int:
@@ -213,9 +214,6 @@ def fragments6(packet: bytes, size: int) -> list[bytes]:
     return found
 
 
-# --- links
-
-
 def ethernet(packet: bytes, tags: Sequence[tuple[int, int]] = ()) -> bytes:
     """An IP packet in an Ethernet frame; `tags` are VLAN tags: type and number, from outside."""
     kind = 0x86DD if packet[0] >> 4 == 6 else 0x0800
@@ -254,9 +252,6 @@ LINKS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
     "cooked v2": (276, _cooked2),
 }
 """Link types by a name: the number in captures, and the wrapping of an IP packet."""
-
-
-# --- containers
 
 
 def pcap_header(
@@ -373,9 +368,6 @@ def pcapng(
     return b"".join(found)
 
 
-# --- conversations
-
-
 @dataclass(slots=True)
 class _Side:
     address: str
@@ -470,30 +462,84 @@ class Faults:
 
     reorder: float = 0.0
     loss: float = 0.0
-    duplicate: float = 0.0
-    corrupt: float = 0.0
+    duplicates: float = 0.0
+    corruption: float = 0.0
+    """One bit is wrong, behind `Packet.body`."""
+    cut: float = 0.0
+    """Only a part was captured."""
     distance: int = 8
     """How many packets a late or repeated one is behind."""
+
+    @property
+    def is_any(self) -> bool:
+        """Whether anything can happen at all."""
+        kinds = (self.reorder, self.loss, self.duplicates, self.corruption, self.cut)
+        return any(kinds)
+
+
+class Disturber:
+    """A bad network and a bad capture: packets go in, and come out late, damaged or not at all."""
+
+    def __init__(self, faults: Faults, random: Random) -> None:
+        self._faults = faults
+        self._random = random
+        self._waiting: list[tuple[int, Packet]] = []
+        self._number = 0
+        self._now_ns = 0
+        self.counts: Counter[str] = Counter()
+        """How often each kind of fault happened."""
+
+    def push(self, packet: Packet) -> tuple[list[Packet], bool]:
+        """What is captured now, and whether any of this packet's bytes is lost or wrong."""
+        faults, random, number = self._faults, self._random, self._number
+        self._number += 1
+        self._now_ns = packet.ts_ns
+        found: list[Packet] = []
+        is_hit = False
+        if random.random() < faults.loss:
+            self.counts["loss"] += 1
+            is_hit = True
+        else:
+            body = len(packet.data) - packet.body
+            if random.random() < faults.corruption and body:
+                data = bytearray(packet.data)
+                data[packet.body + random.randrange(body)] ^= 1 << random.randrange(8)
+                packet = replace(packet, data=bytes(data))
+                self.counts["corruption"] += 1
+                is_hit = True
+            if faults.cut and body and random.random() < faults.cut:
+                packet = packet.cut(packet.body + random.randrange(body))
+                self.counts["cut"] += 1
+                is_hit = True
+            if random.random() < faults.duplicates:
+                self._wait(number, packet)
+                self.counts["duplicates"] += 1
+            if random.random() < faults.reorder:
+                self._wait(number, packet)
+                self.counts["reorder"] += 1
+            else:
+                found.append(packet)
+        if self._waiting:
+            found += self._due(number)
+        return found, is_hit
+
+    def _wait(self, number: int, packet: Packet) -> None:
+        self._waiting.append((number + self._random.randint(1, self._faults.distance), packet))
+
+    def _due(self, number: int) -> list[Packet]:
+        due = [packet for when, packet in self._waiting if when <= number]
+        if due:
+            self._waiting = [entry for entry in self._waiting if entry[0] > number]
+        return [replace(packet, ts_ns=self._now_ns) for packet in due]
+
+    def finish(self) -> list[Packet]:
+        """What is still on its way."""
+        return self._due(self._number + self._faults.distance)
 
 
 def disturb(packets: Iterable[Packet], faults: Faults, random: Random) -> Iterator[Packet]:
     """The packets as a bad network and a bad capture show them; times stay ascending."""
-    waiting: list[tuple[int, Packet]] = []
-    for number, packet in enumerate(packets):
-        if random.random() < faults.loss:
-            continue
-        if random.random() < faults.corrupt:
-            data = bytearray(packet.data)
-            data[random.randrange(len(data))] ^= 1 << random.randrange(8)
-            packet = replace(packet, data=bytes(data))
-        if random.random() < faults.duplicate:
-            waiting.append((number + random.randint(1, faults.distance), packet))
-        if random.random() < faults.reorder:
-            waiting.append((number + random.randint(1, faults.distance), packet))
-        else:
-            yield packet
-        for entry in [entry for entry in waiting if entry[0] <= number]:
-            waiting.remove(entry)
-            yield replace(entry[1], ts_ns=packet.ts_ns)
-    for _, packet in waiting:
-        yield packet
+    disturber = Disturber(faults, random)
+    for packet in packets:
+        yield from disturber.push(packet)[0]
+    yield from disturber.finish()
