@@ -1,11 +1,20 @@
-"""``python -m wireloom.demo``: what Wireloom does, in a few seconds and with real output.
+"""``python -m wireloom.demo``: what Wireloom does, in less than a minute and with real output.
 
-Every part is one function that prints; a later stage adds its own to `PARTS`.
+Every part is one function that prints; a later stage adds its own to `PARTS`. The last one needs
+Spark, and is left out with ``--without-spark``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -14,12 +23,19 @@ from rich.text import Text
 import wireloom
 from wireloom.cli._draw import draw
 from wireloom.cli._flat import json_line
+from wireloom.cli._lake import accounting_table, plain_table, size_text
 from wireloom.formats import get
 from wireloom.framing import Frame, Problem
 from wireloom.messages import Message
+from wireloom.tabulate import Settings
+from wireloom.testing.generate import Faults, Manifest, generate
+from wireloom.testing.generate.schemas import write_schemas
 from wireloom.view import escape
 
-__all__ = ["PARTS", "main"]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["PARTS", "main", "show_lake"]
 
 QUOTE = {
     "format": "tibmsg",
@@ -34,6 +50,10 @@ QUOTE = {
 
 COUNT = 300
 """Quotes in the damaged stream."""
+MESSAGES = 20_000
+"""Frames in the captures."""
+FAULTS = Faults(loss=0.002, duplicates=0.005, reorder=0.02, corruption=0.0005)
+"""What their packets suffer."""
 
 
 def quote() -> Message:
@@ -117,6 +137,114 @@ def show_conversion(console: Console) -> None:
     console.print(f"lost: {', '.join(map(str, losses)) or 'nothing'}")
 
 
+def show_lake(console: Console, spark: SparkSession | None = None) -> None:
+    """Captures of all formats, with faults, into a lake of tables, and what these tell."""
+    from wireloom.lake import Lake, totals
+    from wireloom.spark.pipeline import run_pipeline
+
+    with tempfile.TemporaryDirectory(prefix="wireloom-") as folder:
+        place = Path(folder)
+        schemas = write_schemas(place / "schemas")
+        capture = place / "captures" / "monday.pcapng"
+        capture.parent.mkdir()
+        console.print(_made(generate(capture, messages=MESSAGES, faults=FAULTS)))
+        with _spark(spark) as running:
+            settings = Settings(
+                dictionary=str(schemas["dictionary"]),
+                model=str(schemas["model"]),
+                proto=(str(schemas["proto"]),),
+                bind=("10=board.Reading", "11=board.LedCommand"),
+            )
+            report = run_pipeline(running, capture.parent, place / "lake", settings)
+            size = size_text(report.bytes_read)
+            console.print(f"{size} became tables in {report.seconds:.1f} seconds:\n")
+            table = plain_table("table", "rows")
+            for name, rows in sorted(report.rows.items()):
+                table.add_row(name, f"{rows:,}")
+            console.print(table)
+            console.print()
+            console.print(accounting_table(totals(Lake(place / "lake"))))
+            for question, answer in _answers(place / "lake").items():
+                console.print()
+                console.print(Text(question, "bold"))
+                console.print(_grid(answer.collect(), answer.columns))
+
+
+def _made(manifest: Manifest) -> str:
+    """What was generated, in words."""
+    formats = ", ".join(f"{manifest.count(name):,} {name}" for name in sorted(manifest.frames))
+    faults = ", ".join(f"{count:,} of {name}" for name, count in sorted(manifest.faults.items()))
+    return (
+        f"{manifest.messages:,} frames in {manifest.packets:,} packets: {formats}; faults: {faults}"
+    )
+
+
+def _answers(lake: Path) -> dict[str, DataFrame]:
+    """Questions, and the rows that answer them."""
+    from pyspark.sql import functions as sf
+
+    from wireloom.spark.derived import derive
+
+    middle = sf.round(sf.percentile("latency_ns", 0.5) / 1e6, 3).alias("median ms")
+    late = sf.round(sf.percentile("latency_ns", 0.99) / 1e6, 3).alias("99 % ms")
+    bars = derive("bars", lake, interval="1 second")
+    prices = [f"double({name}) {name}" for name in ("open", "high", "low", "close")]
+    return {
+        "How long do transactions take?": derive("blaze_transactions", lake)
+        .groupBy("outcome")
+        .agg(sf.count("*").alias("transactions"), middle, late)
+        .orderBy(sf.desc("transactions")),
+        "What was traded most?": bars.orderBy(sf.desc("volume"))
+        .limit(5)
+        .selectExpr("subject", "ts", *prices, "bigint(volume) volume", "trades"),
+        "Which images can be trusted?": derive("last_values", lake)
+        .groupBy("state", "stale_reason")
+        .agg(sf.countDistinct("stream", "subject").alias("images"), sf.count("*").alias("fields"))
+        .orderBy("state", "stale_reason"),
+        "Which sockets were relayed?": derive("nrep_sockets", lake)
+        .groupBy("role", "outcome")
+        .agg(sf.count("*").alias("sockets"), sf.sum("data_bytes").alias("bytes"))
+        .orderBy("role", "outcome"),
+    }
+
+
+def _grid(rows: Sequence[Any], columns: Sequence[str]) -> Table:
+    table = plain_table(*columns)
+    for row in rows:
+        cells = (
+            "" if cell is None else f"{cell:,}" if isinstance(cell, int) else cell for cell in row
+        )
+        table.add_row(*(escape(str(cell)) for cell in cells))
+    return table
+
+
+@contextmanager
+def _spark(running: SparkSession | None) -> Iterator[SparkSession]:
+    """The given session, or one of our own that says nothing while it starts."""
+    if running is not None:
+        yield running
+        return
+    from wireloom.spark import session
+
+    warnings.filterwarnings("ignore", ".*pandas", FutureWarning)
+    # A short life is not worth the second compiler: a third of the time of all this.
+    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+    sys.stderr.flush()
+    # Java writes to the file itself, and so must be kept from that.
+    kept = os.dup(2)
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        spark = session()
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
 PARTS: tuple[tuple[str, Callable[[Console], None]], ...] = (
     ("Six formats, read and written", show_samples),
     ("A TibMsg in a Rendezvous message in an NREP packet", show_nesting),
@@ -125,15 +253,32 @@ PARTS: tuple[tuple[str, Callable[[Console], None]], ...] = (
 )
 """Headings and what is shown under them, in order."""
 
+LAKE = "From captures to a lake of tables, on Spark"
+"""Heading of the part that needs Spark."""
 
-def main(console: Console | None = None) -> None:
-    """Show everything."""
+
+def main(
+    console: Console | None = None,
+    *,
+    has_spark: bool = True,
+    spark: SparkSession | None = None,
+) -> None:
+    """Show everything.
+
+    Args:
+        console: where to.
+        has_spark: whether to show the part that needs Spark.
+        spark: a session for it that is running already.
+    """
     console = console or Console(highlight=False, markup=False, emoji=False)
-    for number, (heading, show) in enumerate(PARTS, 1):
+    parts = list(PARTS)
+    if has_spark:
+        parts.append((LAKE, partial(show_lake, spark=spark)))
+    for number, (heading, show) in enumerate(parts, 1):
         console.rule(Text(f"{number}. {heading}", "bold"), align="left", style="dim")
         show(console)
         console.print()
 
 
 if __name__ == "__main__":
-    main()
+    main(has_spark="--without-spark" not in sys.argv[1:])

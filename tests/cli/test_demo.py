@@ -15,7 +15,8 @@ from wireloom.framing import Frame, Problem
 @pytest.fixture(scope="module")
 def shown() -> str:
     out = io.StringIO()
-    demo.main(Console(file=out, width=100, highlight=False, markup=False, emoji=False))
+    console = Console(file=out, width=100, highlight=False, markup=False, emoji=False)
+    demo.main(console, has_spark=False)
     return out.getvalue()
 
 
@@ -47,7 +48,7 @@ def test_everything_after_the_damage_is_found(shown: str) -> None:
 
 def test_it_runs_as_a_program() -> None:
     done = subprocess.run(
-        [sys.executable, "-bb", "-W", "error", "-m", "wireloom.demo"],
+        [sys.executable, "-bb", "-W", "error", "-m", "wireloom.demo", "--without-spark"],
         capture_output=True,
         text=True,
         check=False,

@@ -132,3 +132,21 @@ def test_errors_become_a_line_and_an_exit_status(
     assert "\x1b" not in result.stderr
     assert says in result.stderr
     assert says or not result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "option", "incomplete", "found"),
+    [
+        ("decode", "tables", "fields,g", ["fields,gaps"]),
+        ("decode", "tables", "wid", ["wide"]),
+        ("decode", "formats", "nrep,n", ["nrep,nais"]),
+        ("stat", "formats", "ti", ["tibmsg", "tibrv"]),
+        ("generate", "formats", "blaze,q", ["blaze,qform", "blaze,qform-in-blaze"]),
+    ],
+)
+def test_lists_are_completed(words: str, option: str, incomplete: str, found: list[str]) -> None:
+    command = COMMANDS[words]
+    context = click.Context(command)
+    (parameter,) = (each for each in command.params if each.name == option)
+    items = parameter.type.shell_complete(context, parameter, incomplete)
+    assert [item.value for item in items] == found

@@ -16,13 +16,24 @@ HEAVY = {
     "cryptography",
     "google.protobuf",
     "importlib.metadata",
+    "pyarrow",
     "rich",
     "wireloom.testing",
     *(f"wireloom.formats.{name}" for name in ("blaze", "nais", "nrep", "qform", "tibmsg", "tibrv")),
 }
 
 
-@pytest.mark.parametrize("words", ["--help", "decode --help", "inspect --help", "dict show --help"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--help",
+        "decode --help",
+        "inspect --help",
+        "dict show --help",
+        "stat --help",
+        "generate --help",
+    ],
+)
 def test_help_imports_nothing_heavy(words: str) -> None:
     code = (
         "import sys\n"

@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from wireloom.testing import vectors
+from wireloom.formats import get
+from wireloom.testing import tshark, vectors
+from wireloom.testing.generate import Faults, generate
+from wireloom.testing.traffic import Conversation, pcap
 
 GOOD = {
     "id": "V\x1b01",
@@ -95,3 +99,53 @@ def test_a_codec_that_breaks_is_a_failure(
     shown = run("verify", tmp_path / "f", code=1).stdout
     assert ":2: stopped: KeyError: 'oops'" in shown
     assert shown.endswith("1 passed, 1 failed\n")
+
+
+# --- tshark ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.interop
+@pytest.mark.skipif(not tshark.is_installed(), reason="tshark is not installed")
+def test_streams_are_those_of_tshark(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "day.pcapng"
+    generate(path, ["tibmsg", "blaze"], messages=200, connections=1)
+    result = run("verify", "--tshark", path)
+    assert result.stdout == "3 streams the same, 0 failed\n"
+    shown = run("verify", "--tshark", "-v", path).stdout.splitlines()
+    assert sum(line.startswith("ok   ") for line in shown) == 3
+    late = tmp_path / "late.pcapng"
+    generate(late, ["tibmsg"], messages=500, faults=Faults(reorder=0.2))
+    result = run("verify", "--tshark", late)
+    assert "note " in result.stdout
+    assert "different by tshark's rule about holes, 0 failed" in result.stdout
+
+
+def test_without_tshark_that_is_said(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.pcap"
+    path.write_bytes(pcap([]))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = run("verify", "--tshark", path, code=2)
+    assert "tshark is not installed" in result.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a shell script stands in for tshark")
+def test_a_difference_is_a_failure(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hello = get("nrep").samples()["hello"]
+    talk = Conversation("10.0.0.1:1234", "10.0.0.2:80")
+    path = tmp_path / "x.pcap"
+    path.write_bytes(pcap([*talk.open(), *talk.send(hello)]))
+    other = tmp_path / "tshark"
+    other.write_text(
+        "#!/bin/sh\ncat <<END\n=====\nFollow: tcp,raw\nFilter: tcp.stream eq 0\n"
+        "Node 0: 10.0.0.1:1234\nNode 1: 10.0.0.2:80\nffff\n=====\nEND\n"
+    )
+    other.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    result = run("verify", "--tshark", path, code=1)
+    assert "FAIL " in result.stdout
+    assert "10 bytes here, 2 there, different from 0 on" in result.stdout
+    assert "0 streams the same, 1 failed" in result.stdout

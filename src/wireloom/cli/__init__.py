@@ -88,6 +88,7 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     epilog=examples(
         "wireloom inspect 0003 0000 0000 0000 0000",
         "wireloom decode capture.bin --csv -o capture.csv",
+        "wireloom decode day1.pcapng.zst -o day1/ --tables fields,errors",
         "wireloom formats nrep",
     ),
 )

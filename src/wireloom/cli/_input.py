@@ -22,6 +22,7 @@ __all__ = [
     "from_text",
     "lines",
     "open_binary",
+    "open_stdin",
     "skip",
 ]
 
@@ -58,7 +59,8 @@ file_argument = click.argument(
 """The file a command reads; stdin when left out."""
 
 
-def _stdin() -> BinaryIO:
+def open_stdin() -> BinaryIO:
+    """The bytes of stdin; a person who must type them is told."""
     # Python has no stdin when the caller closed it; the type says otherwise.
     if cast("object", sys.stdin) is None:
         raise click.UsageError("stdin is closed; name a file")
@@ -72,7 +74,7 @@ def _stdin() -> BinaryIO:
 def open_binary(name: str) -> Iterator[BinaryIO]:
     """The bytes of a file, or of stdin for ``-``."""
     if name == "-":
-        yield _stdin()
+        yield open_stdin()
     else:
         with open(name, "rb") as file:
             yield file

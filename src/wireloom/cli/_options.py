@@ -6,12 +6,13 @@ A decorator collects its options into one object, so that a command's signature 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
+from click.shell_completion import CompletionItem
 
 from wireloom.cli._input import PathOrDash
 from wireloom.errors import OptionError
@@ -23,6 +24,7 @@ __all__ = [
     "DecodeOptions",
     "Decorator",
     "FormatName",
+    "Listed",
     "OutputOptions",
     "Style",
     "apply",
@@ -160,6 +162,30 @@ class FormatName(_ParamType):
         return self._choice().shell_complete(ctx, param, incomplete)
 
 
+class Listed(_ParamType):
+    """Names with commas between them. They are checked by whoever uses them."""
+
+    name = "list"
+
+    def __init__(self, known: Callable[[], Iterable[str]]) -> None:
+        self._known = known
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The text as it is."""
+        return value
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[Any]:
+        """What can come after the last comma."""
+        before, comma, last = incomplete.rpartition(",")
+        return [
+            CompletionItem(before + comma + name)
+            for name in self._known()
+            if name.startswith(last) and name not in before.split(",")
+        ]
+
+
 _FILE = click.Path(exists=True, dir_okay=False)
 
 _DECODE = (
@@ -215,8 +241,19 @@ def _style(values: dict[str, Any], default: Style) -> Style:
     return SUFFIXES.get(suffix_of(values["output"]), default)
 
 
-def output_options(default: Style) -> Decorator:
-    """``--json --csv --table -o --force``; the command gets them as `writing`."""
+def output_options(default: Style, folder: bool = False) -> Decorator:
+    """``--json --csv --table -o --force``; the command gets them as `writing`.
+
+    Args:
+        default: the style when nothing says otherwise.
+        folder: whether the output may also be a folder of tables.
+    """
+    text = "Write to this file; its suffix chooses json, csv or table."
+    if folder:
+        text = (
+            "Write to this file; its suffix chooses json, csv, table, parquet or arrow. A folder, "
+            "or a name that ends with /, gets Parquet files."
+        )
     options = (
         click.option("--json", "style", flag_value="json", help="Write one JSON object a line."),
         click.option("--csv", "style", flag_value="csv", help="Write comma-separated values."),
@@ -224,8 +261,8 @@ def output_options(default: Style) -> Decorator:
         click.option(
             "-o",
             "--output",
-            type=PathOrDash(dir_okay=False),
-            help="Write to this file; its suffix chooses json, csv or table.",
+            type=PathOrDash(dir_okay=folder),
+            help=text,
         ),
         force_option,
     )

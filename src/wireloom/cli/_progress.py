@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from wireloom.cli._input import file_size
 
-__all__ = ["progress"]
+__all__ = ["byte_bar", "progress", "total_size"]
 
 BIG = 4 << 20
 """Bytes from which reading a file takes long enough for a bar."""
@@ -19,12 +19,17 @@ def is_terminal() -> bool:
     return sys.stderr.isatty()
 
 
+def total_size(names: Sequence[str]) -> int | None:
+    """Size of all files together; None where there is no telling."""
+    sizes = [file_size(name) for name in names]
+    return None if None in sizes else sum(size for size in sizes if size is not None)
+
+
 @contextlib.contextmanager
-def progress(name: str, data: Iterator[bytes], quiet: bool = False) -> Iterator[Iterator[bytes]]:
-    """The same chunks; a bar follows them when `name` is a large file and stderr a terminal."""
-    size = file_size(name)
-    if quiet or size is None or size < BIG or not is_terminal():
-        yield data
+def byte_bar(total: int | None, quiet: bool = False) -> Iterator[Callable[[int], None]]:
+    """A function that takes how many bytes are done; shown when there are many, to a terminal."""
+    if quiet or total is None or total < BIG or not is_terminal():
+        yield lambda done: None
         return
 
     from rich.console import Console
@@ -33,11 +38,20 @@ def progress(name: str, data: Iterator[bytes], quiet: bool = False) -> Iterator[
 
     columns = (BarColumn(), DownloadColumn(), SpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=size)
+        task = bar.add_task("", total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
+@contextlib.contextmanager
+def progress(name: str, data: Iterator[bytes], quiet: bool = False) -> Iterator[Iterator[bytes]]:
+    """The same chunks; a bar follows them when `name` is a large file and stderr a terminal."""
+    with byte_bar(file_size(name), quiet) as show:
 
         def followed() -> Iterator[bytes]:
+            done = 0
             for chunk in data:
                 yield chunk
-                bar.advance(task, len(chunk))
+                done += len(chunk)
+                show(done)
 
         yield followed()

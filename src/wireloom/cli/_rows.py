@@ -15,10 +15,14 @@ from wireloom.messages import Json, Message
 if TYPE_CHECKING:
     from wireloom.nesting import Nested, Unreadable
 
-__all__ = ["KEY", "from_row", "nested_row", "parse_row", "summarise", "to_row"]
+__all__ = ["KEY", "WHERE", "from_row", "nested_row", "parse_row", "summarise", "to_row"]
 
 KEY = ("frame_offset", "frame_length")
 """What a row has in front of the message: where its frame lies in the stream."""
+
+
+WHERE = ("source", "stream", "ts")
+"""What a row of a capture has in front of that."""
 
 
 def _key(found: Found) -> Json:
@@ -66,7 +70,9 @@ def nested_row(found: Found, inner: Nested | Unreadable) -> Json:
 def summarise(row: Json) -> Json:
     """A row for a table: the key, what it is, and the content as one text."""
     rest = {
-        key: value for key, value in row.items() if key not in (*KEY, "format", "packet", "path")
+        key: value
+        for key, value in row.items()
+        if key not in (*WHERE, *KEY, "format", "packet", "path")
     }
     kind = row.get("packet", row["format"])
     if "error" in row:
@@ -77,7 +83,8 @@ def summarise(row: Json) -> Json:
         content = " ".join(f"{name}={value}" for name, value in flatten(rest).items())
     if "path" in row:
         content = f"in {row['path']}: {content}"
-    return {key: row[key] for key in KEY} | {"type": kind, "content": content}
+    key = {key: row[key] for key in (*WHERE, *KEY) if key in row}
+    return key | {"type": kind, "content": content}
 
 
 def parse_row(line: str) -> Json | None:
@@ -106,7 +113,7 @@ def from_row(row: Json) -> Message | bytes | None:
     """
     if "error" in row or "path" in row:
         return None  # a problem, or a message that its outer one contains already
-    message = {key: value for key, value in row.items() if key not in KEY}
+    message = {key: value for key, value in row.items() if key not in (*WHERE, *KEY)}
     if message.keys() == {"format", "text"} and isinstance(message["text"], str):
         return message["text"].encode(errors="replace")
     if message.keys() == {"format", "text_hex"}:

@@ -1,17 +1,27 @@
-"""``wireloom decode``: a stream of frames → JSON lines, CSV or a table."""
+"""``wireloom decode``: frames and captures → JSON lines, CSV, a table, or Parquet files."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
+from wireloom.cli._capture import (
+    CaptureOptions,
+    capture_options,
+    captures_argument,
+    looked_at,
+    opened,
+)
 from wireloom.cli._codec import Account, Codec
 from wireloom.cli._help import Command, examples
-from wireloom.cli._input import PathOrDash, chunks, file_argument, open_binary
+from wireloom.cli._input import PathOrDash, chunks, open_binary
 from wireloom.cli._options import (
     DecodeOptions,
+    Listed,
     OutputOptions,
     decode_options,
     limit_option,
@@ -21,11 +31,21 @@ from wireloom.cli._output import text_output
 from wireloom.cli._progress import progress
 from wireloom.cli._rows import nested_row, summarise, to_row
 from wireloom.cli._sinks import JsonSink, Sink, open_sink
+from wireloom.cli._sizes import Size
 from wireloom.messages import Json
+
+if TYPE_CHECKING:
+    from wireloom.captures import Source
 
 __all__ = ["command"]
 
 _TABLE = ("frame_offset", "frame_length", "type", "content")
+
+
+def _table_names() -> tuple[str, ...]:
+    from wireloom.tables import table_names
+
+    return (*table_names(), "wide")
 
 
 @click.command(
@@ -35,74 +55,154 @@ _TABLE = ("frame_offset", "frame_length", "type", "content")
         "wireloom decode capture.bin --csv --columns frame_offset,packet,nonce -o hello.csv",
         "wireloom decode quotes.qform --dictionary tss_fields.cf --table --limit 20",
         "cat capture.bin | wireloom decode - --errors bad.jsonl | jq .packet",
+        "wireloom decode day1.pcapng.zst -o day1/ --tables fields,errors",
+        "wireloom decode day1-*.pcap -o day1/ --ports 7000=blaze --model orders.blz",
+        "wireloom decode day1.pcap -o bids.parquet --tables wide --columns 'BID,ASK:decimal(18,4)'",
+        "wireloom decode day1.pcap --tables gaps --csv",
     ),
 )
-@file_argument
+@captures_argument
 @decode_options
-@limit_option()
+@limit_option(text="Stop after N messages, or rows of a table.")
 @click.option(
     "--nested", is_flag=True, help="Also write the messages inside payloads, with their path."
 )
-@click.option("--columns", metavar="A,B,…", help="Columns of --csv and --table; all when left out.")
+@click.option(
+    "--columns",
+    metavar="A,B,…",
+    help="Columns of --csv and --table, or of a single table; fields of the table wide.",
+)
 @click.option(
     "--errors",
     metavar="FILE",
     type=PathOrDash(dir_okay=False),
     help="Write what cannot be read there as JSON lines; - puts it among the messages.",
 )
+@click.option(
+    "--tables",
+    type=Listed(_table_names),
+    metavar="A,B,…",
+    help="Write these tables instead of messages.",
+)
+@capture_options
+@click.option(
+    "--file-size",
+    type=Size(),
+    help="Begin another file of a table when one has this size; else one for each table.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar and no summary.")
-@output_options("json")
+@output_options("json", folder=True)
 def command(
-    source: str,
+    sources: tuple[str, ...],
     reading: DecodeOptions,
     writing: OutputOptions,
+    capturing: CaptureOptions,
     limit: int | None,
     nested: bool,
     columns: str | None,
     errors: str | None,
+    tables: str | None,
+    file_size: int | None,
     quiet: bool,
 ) -> None:
-    """Decode a stream of frames, one line for each message.
+    """Decode frames or captures: a line for each message, or tables.
 
-    The format is detected from the first bytes. Damage is skipped and counted: nothing after it is
-    lost, and the exit status is then 1. The lines can be turned back into bytes with encode.
+    FILE has frames back to back, or is a pcap or pcapng capture, also in gzip or zstd; several are
+    read as one capture. The format of each stream is detected from its first bytes. Damage is
+    skipped and counted: nothing after it is lost, and the exit status is then 1. The lines can be
+    turned back into bytes with encode.
+
+    With a folder for output or with --tables the output is tables: frames, blaze, nais, nrep,
+    messages, fields, errors, gaps, accounting; and wide, with the fields that --columns names.
     """
-    chosen = columns.split(",") if columns else None
-    account = Account()
-    with contextlib.ExitStack() as stack:
-        stream = stack.enter_context(open_binary(source))
-        codec, data = Codec.for_stream(chunks(stream), reading, nested)
-        account.format = codec.format.name
-        sink = stack.enter_context(open_sink(writing, chosen or _columns(writing), source))
-        problems = _problem_sink(errors, writing, sink, stack, source)
-        data = stack.enter_context(progress(source, account.counted(data), quiet))
-        brief = writing.style == "table" and not chosen
+    from wireloom.cli._tablewriting import Wanted, is_for_tables, write_tables
 
-        def write(row: Json) -> None:
-            target = problems if "error" in row else sink
-            if target is not None:
-                target.write(summarise(row) if brief and target is sink else row)
-
-        for found in codec.read(_flushing(data, sink)):
-            account.add(found)
-            write(to_row(found))
-            if nested and found.message is not None:
-                for inner in codec.nested(found.message):
-                    row = nested_row(found, inner)
-                    if "error" in row:
-                        account.note(row["error"], f"in {row['path']}: {row['reason']}")
-                    write(row)
-            if account.messages == limit:
-                account.stopped = True
-                break
+    names = sources or ("-",)
+    if is_for_tables(writing.path, tables):
+        if errors is not None:
+            raise click.UsageError("what cannot be read is in the table errors; leave --errors out")
+        wanted = Wanted.from_texts(tables, columns)
+        settings = wanted.settings(reading, capturing)
+        accounts = write_tables(
+            names,
+            opened(names),
+            wanted,
+            settings,
+            writing,
+            limit=limit,
+            file_bytes=file_size,
+            workers=capturing.workers,
+            quiet=quiet,
+        )
+        lines, is_bad = list(accounts.lines()), bool(accounts.errors)
+    else:
+        if file_size is not None:
+            raise click.UsageError("--file-size is for files of tables: add -o FOLDER/")
+        chosen = columns.split(",") if columns else None
+        job = _Job(writing, chosen, errors, limit, nested, quiet)
+        lines, is_bad = _decode_messages(names, reading, capturing, job)
     if not quiet:
-        click.echo(account.summary(), err=True)
-    if account.problems:
+        for line in lines:
+            click.echo(line, err=True)
+    if is_bad:
         raise click.exceptions.Exit(1)
 
 
-def _columns(writing: OutputOptions) -> tuple[str, ...] | None:
-    return _TABLE if writing.style == "table" else None
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What to do with messages."""
+
+    writing: OutputOptions
+    columns: list[str] | None
+    errors: str | None
+    limit: int | None
+    nested: bool
+    quiet: bool
+
+
+def _decode_messages(
+    names: Sequence[str], reading: DecodeOptions, capturing: CaptureOptions, job: _Job
+) -> tuple[list[str], bool]:
+    """Write messages; give the lines of the summary, and whether something could not be read."""
+    with contextlib.ExitStack() as stack:
+        if len(names) > 1:
+            return _decode_captures(names, opened(names), reading, capturing, job, stack)
+        (name,) = names
+        is_capture, stream = looked_at(stack.enter_context(open_binary(name)), name)
+        if not is_capture:
+            return _decode_stream(name, stream, reading, job, stack)
+        source: Source = stream if name == "-" else name
+        return _decode_captures(names, [source], reading, capturing, job, stack)
+
+
+class _Output:
+    """Where messages and problems go."""
+
+    def __init__(
+        self,
+        writing: OutputOptions,
+        columns: Sequence[str] | None,
+        errors: str | None,
+        source: str | None,
+        stack: contextlib.ExitStack,
+        *,
+        where: tuple[str, ...] = (),
+    ) -> None:
+        brief = writing.style == "table" and not columns
+        shown = (*where, *_TABLE) if brief else columns
+        self._is_brief = brief
+        self._sink = stack.enter_context(open_sink(writing, shown, source))
+        self._problems = _problem_sink(errors, writing, self._sink, stack, source)
+
+    def write(self, row: Json) -> None:
+        """A message, or a problem."""
+        target = self._problems if "error" in row else self._sink
+        if target is not None:
+            target.write(summarise(row) if self._is_brief and target is self._sink else row)
+
+    def flush(self) -> None:
+        """Hand out all rows so far."""
+        self._sink.flush()
 
 
 def _problem_sink(
@@ -110,7 +210,7 @@ def _problem_sink(
     writing: OutputOptions,
     sink: Sink,
     stack: contextlib.ExitStack,
-    source: str,
+    source: str | None,
 ) -> Sink | None:
     """Where problems are written: nowhere, among the messages, or to a file of their own."""
     if errors is None:
@@ -120,8 +220,58 @@ def _problem_sink(
     return JsonSink(stack.enter_context(text_output(errors, writing.force, source)))
 
 
-def _flushing(data: Iterator[bytes], sink: Sink) -> Iterator[bytes]:
+def _decode_stream(
+    source: str, stream: BinaryIO, reading: DecodeOptions, job: _Job, stack: contextlib.ExitStack
+) -> tuple[list[str], bool]:
+    """Frames back to back, as they come."""
+    account = Account()
+    codec, data = Codec.for_stream(chunks(stream), reading, job.nested)
+    account.format = codec.format.name
+    out = _Output(job.writing, job.columns, job.errors, source, stack)
+    data = stack.enter_context(progress(source, account.counted(data), job.quiet))
+    for found in codec.read(_flushing(data, out)):
+        account.add(found)
+        out.write(to_row(found))
+        if job.nested and found.message is not None:
+            for inner in codec.nested(found.message):
+                row = nested_row(found, inner)
+                if "error" in row:
+                    account.note(row["error"], f"in {row['path']}: {row['reason']}")
+                out.write(row)
+        if account.messages == job.limit:
+            account.stopped = True
+            break
+    return account.summary().splitlines(), bool(account.problems)
+
+
+def _decode_captures(
+    names: Sequence[str],
+    sources: Sequence[Source],
+    reading: DecodeOptions,
+    capturing: CaptureOptions,
+    job: _Job,
+    stack: contextlib.ExitStack,
+) -> tuple[list[str], bool]:
+    """The messages of all streams of captures."""
+    from wireloom.cli._capturemessages import CaptureMessages
+    from wireloom.cli._tablewriting import batches
+
+    reader = CaptureMessages(reading, capturing, job.nested, has_sources=len(names) > 1)
+    found = batches(names, sources, reader.settings, capturing.workers, job.quiet)
+    where = ("ts", "stream")
+    own = names[0] if len(names) == 1 else None
+    out = _Output(job.writing, job.columns, job.errors, own, stack, where=where)
+    for table, batch in found:
+        for row in reader.rows(table, batch):
+            out.write(row)
+            if reader.messages == job.limit:
+                return [*reader.summary(), "stopped at --limit"], bool(reader.problems)
+        out.flush()
+    return list(reader.summary()), bool(reader.problems)
+
+
+def _flushing(data: Iterator[bytes], out: _Output) -> Iterator[bytes]:
     """The same chunks; before the next is waited for, all rows so far are handed out."""
     for chunk in data:
         yield chunk
-        sink.flush()
+        out.flush()

@@ -1,4 +1,4 @@
-"""``wireloom verify``: golden vector files against the codecs, in both directions."""
+"""``wireloom verify``: golden vectors against the codecs, and TCP streams against tshark's."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from wireloom.cli._codec import count
 from wireloom.cli._help import Command, examples
-from wireloom.view import escape
+from wireloom.view import clip, escape
 
 if TYPE_CHECKING:
     from wireloom.testing.vectors import Outcome
@@ -22,19 +23,32 @@ __all__ = ["command"]
     epilog=examples(
         "wireloom verify vectors/nrep.jsonl",
         "wireloom verify -v vectors/*.jsonl",
+        "wireloom verify --tshark day1.pcapng",
     ),
 )
 @click.argument(
     "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
 )
 @click.option("-v", "--verbose", is_flag=True, help="Also list the cases that pass.")
-def command(files: tuple[Path, ...], verbose: bool) -> None:
-    """Check the codecs against golden vectors, in both directions.
+@click.option(
+    "--tshark",
+    is_flag=True,
+    help="FILE is a capture: compare its TCP streams with those that tshark puts together.",
+)
+def command(files: tuple[Path, ...], verbose: bool, tshark: bool) -> None:
+    """Check the codecs against golden vectors, in both directions; or captures against tshark.
 
     Each line of FILE is a case: decoding its bytes must give what it says, and encoding that must
     give the bytes. One line for each failure; the last line counts. A case that no codec knows is a
     failure, and so is a file that cannot be read.
+
+    With --tshark each line is a TCP stream. tshark gives up a hole once it was acknowledged, even
+    if the missing bytes come later, and never before; where that is the first difference it is
+    noted, and no failure.
     """
+    if tshark:
+        _compare(files, verbose)
+        return
     passed = failed = 0
     for file in files:
         for outcome in _outcomes(file):
@@ -65,3 +79,27 @@ def _outcomes(file: Path) -> Iterator[Outcome]:
     except Exception as error:
         # Whatever a codec under test throws is its failure, and the other files still count.
         yield Outcome(str(file), line + 1, "stopped", f"{type(error).__name__}: {error}")
+
+
+def _compare(files: tuple[Path, ...], verbose: bool) -> None:
+    """Our streams beside tshark's."""
+    from wireloom.testing.tshark import compare
+
+    same = noted = failed = 0
+    for file in files:
+        for found in compare(file):
+            where = clip(f"{file}: {found.name}: {found.size:,} bytes, {found.gap:,} missing", 300)
+            if found.is_same:
+                same += 1
+                if verbose:
+                    click.echo(f"ok   {where}")
+            elif found.is_explained:
+                noted += 1
+                click.echo(f"note {where}: {clip(found.reason, 200)}")
+            else:
+                failed += 1
+                click.echo(f"FAIL {where}: {clip(found.reason, 200)}")
+    notes = f", {noted} different by tshark's rule about holes" if noted else ""
+    click.echo(f"{count(same, 'stream')} the same{notes}, {failed} failed")
+    if failed:
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,69 @@
+"""Sizes in bytes as people write them: ``10MB``, ``2GiB``."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+__all__ = ["Size", "parse_size", "show_size"]
+
+_SIZE = re.compile(r"(\d[\d_]*(?:\.\d+)?)\s*([kmgt]?)(i?)(b?)", re.IGNORECASE | re.ASCII)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def parse_size(text: str) -> int:
+    """Bytes: a number, with a unit of 1000 (``k``, ``MB``) or of 1024 (``Ki``, ``MiB``).
+
+    >>> parse_size("10MB"), parse_size("2GiB"), parse_size("1.5k"), parse_size("7")
+    (10000000, 2147483648, 1500, 7)
+
+    Raises:
+        ValueError: it is no such size.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None or (found[3] and not found[2]):
+        raise ValueError(f"{text!r} is not a size, such as 500kB, 10MB or 2GiB")
+    number, unit, binary, _ = found.groups()
+    factor = (1024 if binary else 1000) ** _POWERS[unit.lower()]
+    # Whole numbers stay exact however large they are.
+    return int(number) * factor if "." not in number else int(float(number) * factor)
+
+
+def show_size(size: float) -> str:
+    """A size for people, in units of 1000.
+
+    >>> show_size(999), show_size(1500), show_size(12_300_000)
+    ('999 B', '1.5 kB', '12.3 MB')
+    """
+    unit = 0
+    while size >= 999.95 and unit < len(_UNITS) - 1:
+        size /= 1000
+        unit += 1
+    return f"{size:.1f} {_UNITS[unit]}" if unit else f"{size:.0f} B"
+
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[int]
+else:
+    _ParamType = click.ParamType  # generic since click 8.4 only
+
+
+class Size(_ParamType):
+    """A size of at least one byte."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The bytes."""
+        if isinstance(value, int):
+            return value
+        try:
+            size = parse_size(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if size < 1:
+            self.fail("a size is at least one byte", param, ctx)
+        return size

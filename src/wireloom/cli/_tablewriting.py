@@ -1,0 +1,260 @@
+"""Captures → tables: Parquet files in a folder, one file, or rows of text."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wireloom.cli._accounts import ERROR_COLUMNS, Accounts
+from wireloom.cli._capture import CaptureOptions, make_settings, worker_count
+from wireloom.cli._codec import count
+from wireloom.cli._options import DecodeOptions, OutputOptions, suffix_of
+from wireloom.cli._progress import byte_bar, total_size
+from wireloom.cli._sinks import open_sink
+from wireloom.cli._sizes import show_size
+from wireloom.view import escape
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from wireloom.captures import Source
+    from wireloom.cli._parquet import TableFiles
+    from wireloom.tabulate import Settings
+
+__all__ = ["FILES", "Wanted", "batches", "is_for_tables", "write_tables"]
+
+FILES = (".parquet", ".arrow")
+"""Suffixes of a single file with one table."""
+_TEXTS = (".json", ".jsonl", ".ndjson", ".csv", ".txt")
+
+
+def is_for_tables(path: str | None, tables: str | None) -> bool:
+    """Whether the output is tables, and not messages."""
+    if tables is not None:
+        return True
+    if path is None:
+        return False
+    return path.endswith(("/", os.sep)) or os.path.isdir(path) or suffix_of(path) in FILES
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which tables and columns."""
+
+    tables: tuple[str, ...]
+    columns: tuple[str, ...] | None = None
+    """Fields of wide, or the columns of the only table."""
+    select: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def from_texts(cls, tables: str | None, columns: str | None) -> Wanted:
+        """From lists with commas.
+
+        Raises:
+            UsageError: the columns belong to no table.
+        """
+        from wireloom.tables import table_names
+
+        listed = _split(tables) if tables else ()
+        chosen = _split(columns) if columns else None
+        if not listed:
+            listed = table_names() if chosen is None else ("wide", "errors")
+        if chosen is None:
+            return cls(listed)
+        if "wide" in listed:
+            return cls(listed, chosen)
+        if len(listed) > 1:
+            raise click.UsageError(
+                "--columns are the fields of the table wide, or the columns of a single table: "
+                "add wide to --tables, or name one table"
+            )
+        return cls(listed, None, {listed[0]: chosen})
+
+    def settings(self, reading: DecodeOptions, capturing: CaptureOptions, **more: Any) -> Settings:
+        """The settings that give these tables, and what the summary needs."""
+        select = dict(self.select)
+        tables = list(self.tables)
+        for name, needed in (("accounting", None), ("errors", ERROR_COLUMNS)):
+            if name not in tables:
+                tables.append(name)
+                if needed is not None:
+                    select[name] = needed
+            elif name in select:
+                select[name] = tuple(dict.fromkeys((*select[name], *(needed or _all(name)))))
+        return make_settings(
+            reading, capturing, tables, columns=self.columns, select=select, **more
+        )
+
+    def only(self, name: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows without the columns that only the summary needs."""
+        if name not in self.select:
+            return batch
+        return batch.select([each for each in batch.schema.names if each in self.select[name]])
+
+
+def _all(name: str) -> tuple[str, ...]:
+    from wireloom.tables import table
+
+    return table(name).names
+
+
+def _split(text: str) -> tuple[str, ...]:
+    # Not at the comma of decimal(18,4).
+    parts = (part.strip() for part in re.split(r",(?![^(]*\))", text))
+    return tuple(dict.fromkeys(part for part in parts if part))
+
+
+def batches(
+    names: Sequence[str],
+    sources: Sequence[Source],
+    settings: Settings,
+    workers: int | None = None,
+    quiet: bool = False,
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The batches of captures, with a progress bar.
+
+    Args:
+        names: what the user called them.
+        sources: the same, opened where they must be.
+        settings: which tables.
+        workers: how many threads decode; None: as many as are of use.
+        quiet: no progress bar.
+    """
+    from wireloom.tabulate import tabulate
+
+    workers = worker_count(names, workers)
+    with byte_bar(total_size(names), quiet) as show:
+        yield from tabulate(sources, settings, workers=workers, progress=lambda now: show(now.done))
+
+
+def write_tables(
+    names: Sequence[str],
+    sources: Sequence[Source],
+    wanted: Wanted,
+    settings: Settings,
+    writing: OutputOptions,
+    *,
+    limit: int | None = None,
+    file_bytes: int | None = None,
+    workers: int | None = None,
+    quiet: bool = False,
+) -> Accounts:
+    """Write the tables of captures where the output options say."""
+    from wireloom.tabulate.reading import resolved
+
+    settings = resolved(settings, sources)
+    found = batches(names, sources, settings, workers, quiet)
+    accounts = Accounts()
+    started = time.monotonic()
+    # A path without a suffix of a text or file is a folder: tables were asked for.
+    if writing.path is None or suffix_of(writing.path) in _TEXTS:
+        _write_rows(found, wanted, writing, accounts, limit, names)
+    else:
+        if limit is not None:
+            raise click.UsageError("--limit is for rows of text, not for files of tables")
+        _check_target(writing.path, wanted, names)
+        files = _write_files(found, wanted, settings, writing, accounts, file_bytes)
+        if not quiet:
+            _show_files(files, time.monotonic() - started)
+    return accounts
+
+
+def _check_target(path: str, wanted: Wanted, sources: Sequence[str]) -> None:
+    if suffix_of(path) in FILES and not os.path.isdir(path):
+        if len(wanted.tables) != 1:
+            raise click.UsageError("one file holds one table: name it with --tables")
+        if os.path.exists(path) and any(
+            name != "-" and os.path.samefile(path, name) for name in sources
+        ):
+            raise click.UsageError(f"{escape(path)} is also the input; write to another file")
+
+
+def _write_files(
+    found: Iterator[tuple[str, pa.RecordBatch]],
+    wanted: Wanted,
+    settings: Settings,
+    writing: OutputOptions,
+    accounts: Accounts,
+    file_bytes: int | None,
+) -> TableFiles:
+    from wireloom.cli._parquet import TableFiles
+
+    assert writing.path is not None
+    tables = {}
+    for name in wanted.tables:
+        tables[name] = settings.table(name).select(wanted.select.get(name))
+    files = TableFiles(Path(writing.path), tables, force=writing.force, file_bytes=file_bytes)
+    with files:
+        for name, batch in found:
+            accounts.add(name, batch)
+            if name in tables:
+                files.write(name, wanted.only(name, batch))
+    return files
+
+
+def _show_files(files: TableFiles, seconds: float) -> None:
+    """A line for each table."""
+    written = files.written
+    width = max(len(each.table) for each in written)
+    rows = max(len(f"{each.rows:,}") for each in written)
+    for each in written:
+        where = each.files[0] if len(each.files) == 1 else f"{len(each.files)} files"
+        click.echo(
+            f"{each.table:{width}}  {each.rows:>{rows},} rows  {show_size(each.size):>8}  "
+            f"{escape(str(where))}",
+            err=True,
+        )
+    total = sum(each.rows for each in written)
+    click.echo(f"{count(total, 'row')} in {seconds:.1f} s", err=True)
+
+
+# --- rows of text ---------------------------------------------------------------------------------
+
+
+def _write_rows(
+    found: Iterator[tuple[str, pa.RecordBatch]],
+    wanted: Wanted,
+    writing: OutputOptions,
+    accounts: Accounts,
+    limit: int | None,
+    sources: Sequence[str],
+) -> None:
+    """Rows as JSON lines, CSV or a table; with several tables each row says which it is of."""
+    is_one = len(wanted.tables) == 1
+    left = limit
+    source = sources[0] if len(sources) == 1 else None
+    with open_sink(writing, None, source) as sink:
+        for name, batch in found:
+            accounts.add(name, batch)
+            if name not in wanted.tables:
+                continue
+            rows = wanted.only(name, batch)
+            if left is not None:
+                rows = rows.slice(0, left)
+                left -= rows.num_rows
+            for row in rows.to_pylist():
+                plain = {key: _plain(value) for key, value in row.items()}
+                sink.write(plain if is_one else {"table": name, **plain})
+            if left == 0:
+                break
+            sink.flush()
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: bytes in hex, decimals, dates and times as text."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, (datetime.date, datetime.time)):
+        return value.isoformat()
+    return value

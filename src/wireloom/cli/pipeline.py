@@ -1,0 +1,273 @@
+"""``wireloom pipeline``: captures → a lake of Parquet tables, on Spark."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wireloom.cli._help import Command, examples
+from wireloom.cli._lake import accounting_table, bar, plain_table, size_text, spark_session
+from wireloom.cli._output import make_console, show
+
+if TYPE_CHECKING:
+    from wireloom.spark.pipeline import PipelineOptions, Report
+    from wireloom.tabulate import Settings
+
+__all__ = ["command"]
+
+_SETTINGS = (
+    "tables",
+    "formats",
+    "ports",
+    "columns",
+    "dictionary",
+    "model",
+    "proto",
+    "bind",
+    "mode",
+    "include_raw",
+)
+"""Options of the command that are settings of the tables."""
+
+
+@click.command(
+    cls=Command,
+    epilog=examples(
+        "wireloom pipeline captures/ --out lake",
+        "wireloom pipeline 'captures/*.pcapng' --out lake --tables fields,errors",
+        "wireloom pipeline quotes.bin --out lake --columns BID:double,ASK:double",
+        "wireloom pipeline captures/ --out lake --stream",
+        "wireloom pipeline --out lake --reprocess errors --dictionary fixed.cf",
+    ),
+)
+@click.argument("sources", metavar="[IN]...", nargs=-1, type=click.Path())
+@click.option(
+    "-o",
+    "--out",
+    "lake",
+    required=True,
+    metavar="LAKE",
+    type=click.Path(file_okay=False),
+    help="Folder of the tables; made if there is none.",
+)
+@click.option(
+    "--tables",
+    metavar="A,B,…",
+    help="Tables to write; all when left out. errors, gaps and accounting always are.",
+)
+@click.option("--formats", metavar="A,B,…", help="Formats that streams may be in; one: all are.")
+@click.option("--ports", metavar="PORT=FORMAT,…", help="Formats of ports, without detection.")
+@click.option("--columns", metavar="A:TYPE,…", help="Fields that are columns of the table wide.")
+@click.option("--dictionary", type=click.Path(), help="qform: cfile or RDM field dictionary.")
+@click.option("--model", type=click.Path(), help="blaze: .blz model of the bodies.")
+@click.option("--proto", metavar="FILE,…", help="nais: .proto files or descriptor sets.")
+@click.option("--bind", metavar="TYPE=MESSAGE,…", help="nais: message of a type.")
+@click.option(
+    "--mode",
+    type=click.Choice(["permissive", "failfast", "dropmalformed"]),
+    help="What cannot be read becomes rows of errors, stops everything, or is only counted.",
+)
+@click.option("--include-raw", is_flag=True, default=None, help="Keep the frames' bytes.")
+@click.option(
+    "-O",
+    "other",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Any other setting of the tables, such as max_frame.",
+)
+@click.option(
+    "--date",
+    "dates",
+    default="name",
+    metavar="RULE",
+    show_default=True,
+    help="Day of raw captures, which have no times: name (the date in the file's name), none, or "
+    "YYYY-MM-DD.",
+)
+@click.option("--stream", is_flag=True, help="Go on as captures grow and come; Ctrl-C ends.")
+@click.option(
+    "--every",
+    "every_s",
+    default=5.0,
+    show_default=True,
+    metavar="S",
+    help="With --stream: seconds between two looks.",
+)
+@click.option(
+    "--settle",
+    "settle_s",
+    default=30.0,
+    show_default=True,
+    metavar="S",
+    help="With --stream: a capture without changes for so long is complete.",
+)
+@click.option(
+    "--reprocess",
+    type=click.Choice(["errors"]),
+    help="Read the quarantine again, with other settings; no IN is needed.",
+)
+@click.option(
+    "--master",
+    metavar="URL",
+    help="Where Spark runs; all cores of this machine if left out. none: without Spark.",
+)
+@click.option(
+    "--writer",
+    type=click.Choice(["arrow", "spark", "delta"]),
+    default="arrow",
+    show_default=True,
+    help="Who writes the files: tasks by themselves, Spark, or tasks with a Delta log.",
+)
+@click.option(
+    "--route",
+    type=click.Choice(["auto", "direct", "shuffle"]),
+    default="auto",
+    show_default=True,
+    help="How packets find their connections.",
+)
+@click.option("--split-bytes", type=click.IntRange(min=1), metavar="N", help="Bytes a task reads.")
+@click.option(
+    "--commit-bytes",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Bytes of raw captures in one commit.",
+)
+@click.option("--target-bytes", type=click.IntRange(min=1), metavar="N", help="Size of files.")
+@click.option("--json", "as_json", is_flag=True, help="Write the summary as JSON to stdout.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress bar and no summary.")
+def command(sources: tuple[str, ...], lake: str, as_json: bool, quiet: bool, **given: Any) -> None:
+    """Bring captures into a lake: typed tables as Parquet files by day.
+
+    IN are files, folders or patterns. Captures that the lake has are not read again; those that
+    have changed replace what was read of them. Whatever is killed on the way, a commit is there as
+    a whole or not at all.
+    """
+    if not sources and not given["reprocess"]:
+        raise click.UsageError("no captures: name files or folders, or use --reprocess")
+    settings = _settings(given)
+    options = _options(given)
+
+    from wireloom.spark.pipeline import DEFAULT_MASTER
+
+    with spark_session(given["master"] or DEFAULT_MASTER, "wireloom pipeline") as spark:
+        if given["reprocess"]:
+            report = _reprocess(spark, lake, settings, options, quiet)
+        elif given["stream"]:
+            report = _follow(spark, sources, lake, settings, options, given, quiet)
+        else:
+            report = _run(spark, sources, lake, settings, options, quiet)
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(report)))
+    if not quiet:
+        _summarise(report)
+
+
+def _settings(given: dict[str, Any]) -> Settings:
+    from wireloom.tabulate import Settings
+
+    found: dict[str, str] = {}
+    for text in given["other"]:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="-O")
+        found[name] = value
+    for name in _SETTINGS:
+        if given[name] is not None:
+            value = given[name]
+            found[name] = str(value).lower() if isinstance(value, bool) else value
+    return Settings.from_options(found)
+
+
+def _options(given: dict[str, Any]) -> PipelineOptions:
+    from wireloom.lake import WriteOptions
+    from wireloom.lake.layout import DateRule
+    from wireloom.spark.pipeline import PipelineOptions
+
+    DateRule(given["dates"])
+    writing: dict[str, Any] = {"dates": given["dates"]}
+    if given["target_bytes"]:
+        writing["target_bytes"] = given["target_bytes"]
+    sizes = {
+        name: given[name] for name in ("split_bytes", "commit_bytes") if given[name] is not None
+    }
+    return PipelineOptions(
+        writer=given["writer"], route=given["route"], writing=WriteOptions(**writing), **sizes
+    )
+
+
+def _run(
+    spark: Any, sources: Any, lake: str, settings: Settings, options: PipelineOptions, quiet: bool
+) -> Report:
+    from wireloom.spark.pipeline import run_pipeline
+
+    with bar("reading", quiet) as shown:
+        return run_pipeline(
+            spark, sources, lake, settings, options, progress=shown.done, planned=shown.total
+        )
+
+
+def _follow(
+    spark: Any,
+    sources: Any,
+    lake: str,
+    settings: Settings,
+    options: PipelineOptions,
+    given: dict[str, Any],
+    quiet: bool,
+) -> Report:
+    import signal
+    from threading import Event
+
+    from wireloom.spark.pipeline import StreamOptions, follow
+
+    stop = Event()
+    # The first Ctrl-C (or a service manager's signal) reads what is there to its end; the second
+    # one is as usual.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before = signal.getsignal(number)
+
+        def end(*_: Any, number: int = number, before: Any = before) -> None:
+            stop.set()
+            signal.signal(number, before)
+
+        signal.signal(number, end)
+
+    def told(report: Report) -> None:
+        if not quiet:
+            read = f"{report.files_read} reads, {size_text(report.bytes_read)}"
+            click.echo(f"commit {report.commits}: {read}", err=True)
+
+    following = StreamOptions(every_s=given["every_s"], settle_s=given["settle_s"])
+    return follow(spark, sources, lake, settings, options, following, stop=stop, told=told)
+
+
+def _reprocess(
+    spark: Any, lake: str, settings: Settings, options: PipelineOptions, quiet: bool
+) -> Report:
+    from wireloom.spark.pipeline import reprocess
+
+    with bar("reading", quiet) as shown:
+        return reprocess(spark, lake, settings, options, progress=shown.done, planned=shown.total)
+
+
+def _summarise(report: Report) -> None:
+    console = make_console(sys.stderr)
+    rate = report.bytes_read / report.seconds if report.seconds else 0
+    known = f", {report.files_known} known" if report.files_known else ""
+    replaced = f", {report.files_replaced} of them again" if report.files_replaced else ""
+    click.echo(
+        f"{report.files_read} captures read{replaced}{known}: {size_text(report.bytes_read)} in "
+        f"{report.seconds:.1f} s ({size_text(int(rate))}/s), {report.commits} commits",
+        err=True,
+    )
+    if report.rows:
+        rows = plain_table("table", "rows")
+        for name, count in sorted(report.rows.items()):
+            rows.add_row(name, f"{count:,}")
+        show(console, rows)
+    if report.totals:
+        show(console, accounting_table(report.totals))
