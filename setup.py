@@ -99,7 +99,8 @@ def extensions() -> list[Extension]:
 
     choose_compiler()
     # Cython looks for the types of wireloom.columnar._kernel in a package of that name.
-    out = Path("build/kernel/wireloom/columnar")
+    # Each mode has a place of its own: what was made for one must not be taken for the other.
+    out = Path("build", f"kernel-{mode}" if mode else "kernel", "wireloom/columnar")
     for package in (out, out.parent):
         write(HERE / package / "__init__.py", "")
     head = (

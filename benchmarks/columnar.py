@@ -1,0 +1,466 @@
+"""Market-data messages → Arrow tables on one core, beside our object path and a `struct` loop.
+
+All read the same bytes: quotes and trades of about twenty fields, of which no two messages are
+alike. First they are made to agree on every value of a part. They run in turns, so that a change in
+the machine's speed meets all alike, and the median ratio counts. Times are processor times of this
+thread, but for the two workers, where the clock counts.
+"""
+
+from __future__ import annotations
+
+import calendar
+import gc
+import resource
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from statistics import median
+from typing import Any
+
+import pyarrow as pa
+
+import wireloom
+from wireloom.columnar import MessageDecoder, decode_bytes, kernel
+from wireloom.columnar.split import map_frames
+from wireloom.formats import qform, tibmsg, tibrv
+from wireloom.formats._tib.values import Date, Time
+from wireloom.tables import arrow_type, table
+from wireloom.testing.tabled import check_messages, plain_rows
+
+GOALS = {"object": 50.0, "loop": 20.0, "wide": 1.1, "workers": 1.8, "megabytes": 550.0}
+"""Times the object path, the loop, the long table and one worker; MB/s of TibMsg and TibrvMsg."""
+
+FORMATS = ("tibmsg", "tibrv", "qform")
+MESSAGES = 200_000
+PART = 2_000
+"""Messages that the slow ones read."""
+
+CFILE = """
+MSG_TYPE { CLASS_ID 4001; DATA_TYPE short_int; }
+REC_TYPE { CLASS_ID 4002; DATA_TYPE u_short; }
+SEQ_NO { CLASS_ID 4003; DATA_TYPE u_int; }
+REC_STATUS { CLASS_ID 4005; DATA_TYPE short_int; }
+SYMBOL { CLASS_ID 3422; DATA_TYPE string; DATA_SIZE 16; IS_FIXED false; }
+CURRENCY { CLASS_ID 15; DATA_TYPE string; DATA_SIZE 4; }
+BID { CLASS_ID 22; DATA_TYPE grocery; DATA_SIZE 9; }
+ASK { CLASS_ID 25; DATA_TYPE grocery; DATA_SIZE 9; }
+TRDPRC_1 { CLASS_ID 6; DATA_TYPE grocery; DATA_SIZE 9; }
+NETCHNG_1 { CLASS_ID 11; DATA_TYPE grocery; DATA_SIZE 9; }
+HIGH_1 { CLASS_ID 12; DATA_TYPE grocery; DATA_SIZE 9; }
+LOW_1 { CLASS_ID 13; DATA_TYPE grocery; DATA_SIZE 9; }
+OPEN_PRC { CLASS_ID 19; DATA_TYPE grocery; DATA_SIZE 9; }
+HST_CLOSE { CLASS_ID 21; DATA_TYPE grocery; DATA_SIZE 9; }
+BIDSIZE { CLASS_ID 30; DATA_TYPE integer; }
+ASKSIZE { CLASS_ID 31; DATA_TYPE integer; }
+ACVOL_1 { CLASS_ID 32; DATA_TYPE double; }
+NUM_MOVES { CLASS_ID 77; DATA_TYPE integer; }
+TRADE_DATE { CLASS_ID 16; DATA_TYPE sdate; DATA_SIZE 12; }
+TRDTIM_1 { CLASS_ID 18; DATA_TYPE stime; DATA_SIZE 9; }
+"""
+DICTIONARY = qform.load(CFILE)
+OPTIONS: dict[str, dict[str, Any]] = {
+    "tibmsg": {},
+    "tibrv": {},
+    "qform": {"dictionary": DICTIONARY},
+}
+WIDE = [
+    "SYMBOL:text",
+    "BID:decimal(18,4)",
+    "ASK:decimal(18,4)",
+    "BIDSIZE:i64",
+    "ASKSIZE:i64",
+    "ACVOL_1:f64",
+    "TRADE_DATE:date",
+    "TRDTIM_1:time",
+]
+COLUMNS = (
+    "frame_offset",
+    "position",
+    "name",
+    "size",
+    "value_int",
+    "value_real",
+    "value_decimal",
+    "value_text",
+    "value_date",
+    "value_time",
+    "hint",
+)
+"""What the loop builds; both are timed with these, so that they do the same work."""
+
+
+def values(count: int) -> Iterator[dict[str, Any]]:
+    """The fields of so many messages."""
+    random = Random(1)
+    symbols = [f"{random.randbytes(2).hex().upper()}.{x}" for x in "NOLA" for _ in range(500)]
+    day = Date(2024, 3, 14)
+    for number in range(count):
+        price = random.randrange(10_000, 5_000_000)
+        second = number * 23400 // count + 34200
+        yield {
+            "MSG_TYPE": 1,
+            "REC_TYPE": 257,
+            "SEQ_NO": number & 0x7FFF,
+            "REC_STATUS": 0,
+            "SYMBOL": random.choice(symbols),
+            "CURRENCY": "USD",
+            "BID": Decimal(price - 1).scaleb(-4),
+            "ASK": Decimal(price + 1).scaleb(-4),
+            "TRDPRC_1": Decimal(price).scaleb(-4),
+            "NETCHNG_1": Decimal(random.randrange(-9999, 9999)).scaleb(-4),
+            "HIGH_1": Decimal(price + 5000).scaleb(-4),
+            "LOW_1": Decimal(price - 5000).scaleb(-4),
+            "OPEN_PRC": Decimal(price + 100).scaleb(-4),
+            "HST_CLOSE": Decimal(price - 100).scaleb(-4),
+            "BIDSIZE": random.randrange(1, 5000),
+            "ASKSIZE": random.randrange(1, 5000),
+            "ACVOL_1": float(random.randrange(100_000_000)),
+            "NUM_MOVES": number,
+            "TRADE_DATE": day,
+            "TRDTIM_1": Time(second // 3600, second // 60 % 60, second % 60),
+        }
+
+
+def messages(name: str, count: int) -> list[bytes]:
+    if name == "tibmsg":
+        return [tibmsg.build(each).encode() for each in values(count)]
+    if name == "qform":
+        return [qform.build(DICTIONARY, each).encode() for each in values(count)]
+    made = []
+    for each in values(count):
+        plain = {
+            key: float(value)
+            if isinstance(value, Decimal)
+            else str(value)
+            if isinstance(value, Date | Time)
+            else value
+            for key, value in each.items()
+        }
+        made.append(tibrv.build(plain).encode())
+    return made
+
+
+# --- the loop that somebody would write -----------------------------------------------------------
+
+_U16, _U32 = struct.Struct(">H"), struct.Struct(">I")
+_NUMBERS = {
+    "int": {1: struct.Struct(">b"), 2: struct.Struct(">h"), 4: struct.Struct(">i")},
+    "uint": {1: struct.Struct(">B"), 2: struct.Struct(">H"), 4: struct.Struct(">I")},
+    "real": {4: struct.Struct(">f"), 8: struct.Struct(">d")},
+}
+_TIBMSG = {2: "string", 5: "int", 6: "uint", 7: "real"}
+_TIBRV = {8: "string", 11: "int", 12: "uint", 13: "real"}
+_MONTHS = dict(zip(calendar.month_abbr, range(13), strict=True))
+_UNITS = {16 + places: Decimal(1).scaleb(-places) for places in range(16)}
+
+
+class Loop:
+    """Reads fields with `struct` and appends their values to lists, one a column."""
+
+    def __init__(self) -> None:
+        self.columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+        self._add = [self.columns[name].append for name in COLUMNS]
+
+    def read(self, name: str, data: bytes) -> list[pa.Array]:
+        {"tibmsg": self._tibmsg, "tibrv": self._tibrv, "qform": self._qform}[name](data)
+        types = {column.name: arrow_type(column.type) for column in table("fields").columns}
+        types["name"] = pa.string()
+        return [pa.array(self.columns[name], types[name]) for name in COLUMNS]
+
+    def _row(
+        self, start: int, position: int, name: str, kind: str, raw: bytes, hint: int | None
+    ) -> None:
+        number: int | None = None
+        real: float | None = None
+        decimal: Decimal | None = None
+        text: str | None = None
+        day: date | None = None
+        nanos: int | None = None
+        if kind == "string":
+            text = raw.partition(b"\0")[0].decode()
+            if hint == 256 or hint == 258:
+                day = date(int(text[7:]), _MONTHS[text[3:6].title()], int(text[:2]))
+            elif hint is not None and 256 < hint < 261:
+                hours, minutes, seconds = text.split(":")
+                nanos = (int(hours) * 3600 + int(minutes) * 60 + int(seconds)) * 10**9
+        else:
+            (value,) = _NUMBERS[kind][len(raw)].unpack(raw)
+            if kind == "real":
+                real = value
+                if hint is not None:
+                    decimal = Decimal(round(value * 10 ** (hint - 16))) * _UNITS[hint]
+            else:
+                number = value
+        size = len(raw)
+        row = (start, position, name, size, number, real, decimal, text, day, nanos, hint)
+        for add, cell in zip(self._add, row, strict=True):
+            add(cell)
+
+    def _tibmsg(self, data: bytes) -> None:
+        at = 0
+        while at < len(data):
+            start = at
+            if data[at : at + 4] != b"\xce\x13\xaa\x1f":
+                raise ValueError("no message")
+            end = at + 9 + _U32.unpack_from(data, at + 5)[0]
+            at += 9
+            position = 0
+            while at < end:
+                stop = at + 1 + data[at]
+                name = data[at + 1 : stop - 1].decode()
+                key, size = data[stop], data[stop + 1]
+                at = stop + 2
+                raw = data[at : at + size]
+                at += size
+                hint = None
+                if key & 0x40:
+                    hint = int.from_bytes(data[at + 2 : at + 2 + data[at + 1]], "big")
+                    at += 2 + data[at + 1]
+                self._row(start, position, name, _TIBMSG[key & 15], raw, hint)
+                position += 1
+
+    def _tibrv(self, data: bytes) -> None:
+        at = 0
+        while at < len(data):
+            start = at
+            if data[at + 4 : at + 8] != b"\x99\x55\xee\xaa":
+                raise ValueError("no message")
+            end = at + _U32.unpack_from(data, at)[0]
+            at += 8
+            position = 0
+            while at < end:
+                stop = at + 1 + data[at]
+                name = data[at + 1 : stop - 1].decode()
+                kind, size = data[stop], data[stop + 1]
+                at = stop + 2
+                self._row(start, position, name, _TIBRV[kind], data[at : at + size], None)
+                at += size
+                position += 1
+
+    def _qform(self, data: bytes) -> None:
+        kinds = {
+            "SHORT_INT": "int",
+            "INTEGER": "int",
+            "U_SHORT": "uint",
+            "U_INT": "uint",
+            "GROCERY": "decimal",
+            "DOUBLE": "real",
+        }
+        fields = {
+            entry.fid: (entry, kinds.get(entry.tss_type.name, "string"))
+            for entry in DICTIONARY
+            if entry.tss_type is not None
+        }
+        hints = {"SDATE": 256, "STIME": 260}
+        at = 0
+        while at < len(data):
+            start = at
+            if data[at : at + 4] != b"\x11\x11\x11\x12":
+                raise ValueError("no message")
+            end = at + 8 + _U32.unpack_from(data, at + 4)[0]
+            at += 8
+            position = 0
+            while at < end:
+                entry, kind = fields[_U16.unpack_from(data, at)[0] & 0x3FFF]
+                at += 2
+                size = entry.size
+                if not entry.is_fixed:
+                    (size,) = _U16.unpack_from(data, at)
+                    at += 2
+                raw = data[at : at + size]
+                if kind == "decimal":
+                    self._row(start, position, entry.name, "real", raw[:-1], raw[-1])
+                    self.columns["size"][-1] = size
+                else:
+                    hint = hints.get(entry.tss_type.name) if entry.tss_type else None
+                    self._row(start, position, entry.name, kind, raw, hint)
+                    self.columns["hint"][-1] = None
+                at += size + (size & 1)
+                position += 1
+
+
+# --- measuring ------------------------------------------------------------------------------------
+
+
+def main(quick: bool) -> dict[str, Any]:
+    if not kernel.is_compiled():
+        print("the kernel is not compiled: nothing to measure")
+        return {"passed": False, "rows": []}
+    runs = 3 if quick else 9
+    rows, streams = [], {}
+    for name in FORMATS:
+        made = messages(name, MESSAGES // 10 if quick else MESSAGES)
+        verify(name, made[:PART])
+        streams[name] = b"".join(made)
+        rows += measure(name, streams[name], made[:PART], runs)
+    show(rows)
+    workers = two_workers(streams["tibmsg"] * (10 if quick else 5), 3 if quick else 5)
+    grown = memory(streams["tibmsg"])
+    long = {row["case"]: row for row in rows if row["what"] == "fields"}
+    wide = {row["case"]: row for row in rows if row["what"] == "wide"}
+    least = {
+        "object": min(row["object"] for row in long.values()),
+        "loop": min(row["loop"] for row in long.values()),
+        "wide": min(
+            wide[name]["megabytes_per_second"] / long[name]["megabytes_per_second"]
+            for name in FORMATS
+        ),
+        "megabytes": min(long[name]["megabytes_per_second"] for name in ("tibmsg", "tibrv")),
+        "workers": workers,
+    }
+    for what, text in (
+        ("object", "fields, times the object path"),
+        ("loop", "fields, times the struct loop"),
+        ("wide", "wide, times long"),
+        ("megabytes", "MB/s of tibmsg and tibrv fields"),
+        ("workers", "two workers, times one, by the clock"),
+    ):
+        print(f"{text}: at least {least[what]:.2f}; the goal is {GOALS[what]:g}")
+    print(f"memory: at most {grown:.0f} MB more for 2 GB than for the first chunk")
+    passed = all(least[what] >= GOALS[what] for what in ("object", "loop", "wide"))
+    return {
+        "passed": passed,
+        "goals": GOALS,
+        "least": {what: round(value, 2) for what, value in least.items()},
+        "memory_growth_mb": round(grown),
+        "runs": runs,
+        "rows": rows,
+    }
+
+
+def verify(name: str, made: list[bytes]) -> None:
+    """See that all three read the same."""
+    check_messages(name, made, options=OPTIONS[name])
+    ours = [row for batch in fields(name, b"".join(made)) for row in plain_rows(batch)]
+    arrays = Loop().read(name, b"".join(made))
+    at = COLUMNS.index("value_time")
+    arrays[at] = arrays[at].view(pa.int64())
+    assert ours == pa.table(arrays, list(COLUMNS)).to_pylist()
+
+
+def fields(name: str, data: bytes) -> Iterator[pa.RecordBatch]:
+    """The columns that the loop builds too."""
+    given = decode_bytes(data, name, tables=["fields"], select={"fields": COLUMNS}, **OPTIONS[name])
+    return (batch for _, batch in given)
+
+
+def drain(given: Iterator[Any]) -> None:
+    for _ in given:
+        pass
+
+
+def measure(name: str, data: bytes, some: list[bytes], runs: int) -> list[dict[str, Any]]:
+    """Rates of all tables; the object path and the loop read `some`."""
+    options, part = OPTIONS[name], b"".join(some)
+    jobs: dict[str, Callable[[], None]] = {
+        "fields": lambda: drain(decode_bytes(data, name, tables=["fields"], **options)),
+        "loop's columns": lambda: drain(fields(name, data)),
+        "all tables": lambda: drain(decode_bytes(data, name, **options)),
+        "two columns": lambda: drain(
+            decode_bytes(
+                data,
+                name,
+                tables=["fields"],
+                select={"fields": ["name", "value_real"]},
+                **options,
+            )
+        ),
+        "wide": lambda: drain(decode_bytes(data, name, tables=["wide"], columns=WIDE, **options)),
+    }
+
+    def object_path() -> None:
+        for message in some:
+            for field in wireloom.decode(message, name, **options).fields:  # type: ignore[attr-defined]
+                _ = field.name, field.value
+
+    spent: dict[str, list[float]] = {what: [] for what in jobs}
+    objects: dict[str, list[float]] = {what: [] for what in jobs}
+    loops: dict[str, list[float]] = {what: [] for what in jobs}
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(runs):
+            each = clock(object_path) / len(part)
+            loop = clock(lambda: Loop().read(name, part)) / len(part)
+            for what, job in jobs.items():
+                took = clock(job) / len(data)
+                spent[what].append(took)
+                objects[what].append(each / took)
+                loops[what].append(loop / took)
+    finally:
+        gc.enable()
+    return [
+        {
+            "case": name,
+            "what": what,
+            "megabytes_per_second": round(1 / median(spent[what]) / 1e6, 1),
+            "messages_per_second": round(len(some) / len(part) / median(spent[what])),
+            "object": round(median(objects[what]), 1),
+            "loop": round(median(loops[what]), 1),
+        }
+        for what in jobs
+    ]
+
+
+def clock(job: Callable[[], object], read: Callable[[], float] = time.thread_time) -> float:
+    began = read()
+    job()
+    return read() - began
+
+
+def two_workers(data: bytes, runs: int) -> float:
+    """How much faster two threads are than one, from bytes to all fields, by the clock."""
+
+    def count(workers: int) -> int:
+        def make_work() -> Callable[[Any], int]:
+            decoder = MessageDecoder("tibmsg", tables=["fields"])
+
+            def work(batch: Any) -> int:
+                fed = decoder.feed(batch.data, batch.offsets, batch.lengths, base=batch.base)
+                rows = sum(made.num_rows for _, made in fed)
+                return rows + sum(made.num_rows for _, made in decoder.flush())
+
+            return work
+
+        return sum(rows for _, rows in map_frames("tibmsg", data, make_work, workers=workers))
+
+    assert count(1) == count(2)
+    ratios = []
+    for _ in range(runs):
+        one = clock(lambda: count(1), time.perf_counter)
+        ratios.append(one / clock(lambda: count(2), time.perf_counter))
+    return median(ratios)
+
+
+def memory(data: bytes) -> float:
+    """MB by which the process grows, at most, while it reads 2 GB in chunks; 0 where unknown.
+
+    The memory that is resident now, not the highest so far: making the messages took more.
+    """
+    if sys.platform != "linux":
+        return 0.0
+
+    def resident() -> int:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * resource.getpagesize()
+
+    def read(times: int) -> int:
+        chunks = (data for _ in range(times))
+        return max(resident() for _ in decode_bytes(chunks, "tibmsg", tables=["fields"]))
+
+    before = read(1)
+    return (read(max(1, 2_000_000_000 // len(data))) - before) / 1e6
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    print(f"{'':8} {'':15} {'MB/s':>9} {'messages/s':>12} {'x object path':>14} {'x loop':>8}")
+    for row in rows:
+        print(
+            f"{row['case']:8} {row['what']:15} {row['megabytes_per_second']:9.1f} "
+            f"{row['messages_per_second']:12,} {row['object']:14.1f} {row['loop']:8.1f}"
+        )
