@@ -104,7 +104,9 @@ def test_java_home_is_set_for_what_is_started_here(
 ) -> None:
     fake_java(tmp_path / "home", "21.0.1")
     monkeypatch.setenv("PATH", str(tmp_path / "home" / "bin"))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
+    # Set before it is deleted: else nothing would be restored, and later tests had this Java.
+    monkeypatch.setenv("JAVA_HOME", "")
+    monkeypatch.delenv("JAVA_HOME")
     assert use_java().home == tmp_path / "home"
     assert os.environ["JAVA_HOME"] == str(tmp_path / "home")
 
