@@ -9,19 +9,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from wireloom.errors import OptionError
+from wireloom.spark.shares import SPLIT_BYTES
 from wireloom.tables import Table
 from wireloom.tabulate import Settings
 
 __all__ = ["OPTIONS", "SourceOptions"]
 
-SPLIT_BYTES: Final = 128 << 20
-"""Bytes of a partition: seconds of work, and rows that fit an executor's memory many times."""
-
 OPTIONS: Final = {
     "path": "a file, a folder, a pattern, or an address that pyarrow or fsspec can read",
     "table": "which table; frames if not given",
     "select": "columns of the table, with commas between; all if not given",
-    "split_bytes": f"bytes of a partition; {SPLIT_BYTES} if not given",
+    "split_bytes": f"bytes of a partition; if not given, an even share, at most {SPLIT_BYTES}",
     "packet_parts": "into how many partitions the connections of packet captures are divided",
     "max_bytes_per_trigger": "streams: bytes of a micro-batch; as much as there is if not given",
     "finish_after": "streams: seconds without a change after which a capture has ended; else never",
@@ -40,7 +38,8 @@ class SourceOptions:
     table: str
     settings: Settings
     """With exactly that table, and its columns."""
-    split_bytes: int = SPLIT_BYTES
+    split_bytes: int | None = None
+    """Bytes of a partition; None: an even share for every core."""
     packet_parts: int | None = None
     max_bytes_per_trigger: int | None = None
     finish_after: float | None = None

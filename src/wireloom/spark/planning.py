@@ -22,6 +22,7 @@ from pyspark.sql.datasource import InputPartition
 from wireloom.captures import Capture
 from wireloom.spark.files import CaptureFile, examine, find_paths, is_remote, open_source
 from wireloom.spark.options import SourceOptions
+from wireloom.spark.shares import even_split
 from wireloom.tables import arrow_schema
 from wireloom.tabulate import Settings, Tabulator, tabulate_range
 from wireloom.tabulate.following import find_seams
@@ -74,25 +75,39 @@ def plan(options: SourceOptions, wanted: Iterable[str] | None = None) -> list[In
     paths = find_paths(options.paths)
     with ThreadPoolExecutor(_THREADS) as pool:
         files = list(pool.map(examine, paths))
+    split = split_for(files, options)
     kept = None if wanted is None else set(wanted)
     raw = [file for file in files if not file.is_packets and (kept is None or file.path in kept)]
     packets = [file for file in files if file.is_packets]
-    return [*_raw(raw, options), *_packets(packets, options)]
+    return [*_raw(raw, options, split), *_packets(packets, options, split)]
 
 
-def _raw(files: list[CaptureFile], options: SourceOptions) -> Iterator[InputPartition]:
+def split_for(files: Iterable[CaptureFile], options: SourceOptions) -> int:
+    """Bytes of a partition: what was asked for, or an even share of these captures.
+
+    Spark does not tell a source how many cores there are: the driver's are taken, fewer than which
+    no cluster has that is worth having.
+    """
+    if options.split_bytes is not None:
+        return options.split_bytes
+    return even_split(sum(file.size for file in files), os.cpu_count() or 1)
+
+
+def _raw(
+    files: list[CaptureFile], options: SourceOptions, split: int
+) -> Iterator[InputPartition]:
     waiting: list[str] = []
     size = 0
     for file in files:
-        if file.size > options.split_bytes and _can_split(file, options):
-            parts = -(-file.size // options.split_bytes)
+        if file.size > split and _can_split(file, options):
+            parts = -(-file.size // split)
             workers = os.cpu_count() or 1
             for first, last in pairwise(
                 find_seams(file.path, options.settings, parts, workers=workers)
             ):
                 yield Range(file.path, first, last)
             continue
-        if waiting and size + file.size > options.split_bytes:
+        if waiting and size + file.size > split:
             yield Files(tuple(waiting))
             waiting, size = [], 0
         waiting.append(file.path)
@@ -108,12 +123,14 @@ def _can_split(file: CaptureFile, options: SourceOptions) -> bool:
     return splittable(file.path, options.settings)
 
 
-def _packets(files: list[CaptureFile], options: SourceOptions) -> Iterator[InputPartition]:
+def _packets(
+    files: list[CaptureFile], options: SourceOptions, split: int
+) -> Iterator[InputPartition]:
     for _, group in groupby(files, key=lambda file: PurePath(file.path).parent):
         members = list(group)
         paths = tuple(file.path for file in members)
         size = sum(file.size for file in members)
-        parts = options.packet_parts or min(-(-size // options.split_bytes) or 1, _MAX_PARTS)
+        parts = options.packet_parts or min(-(-size // split) or 1, _MAX_PARTS)
         for part in range(parts):
             yield Packets(paths, part, parts)
 

@@ -29,6 +29,7 @@ from wireloom.errors import OptionError, SourceError
 from wireloom.spark.files import examine, find_paths, is_remote
 from wireloom.spark.options import SourceOptions
 from wireloom.spark.planning import Files, Range
+from wireloom.spark.shares import even_split
 from wireloom.tabulate import Settings
 from wireloom.tabulate.following import (
     Follower,
@@ -326,7 +327,9 @@ class Tail:
         if kind == PACKED:
             yield Files((path,))
             return
-        parts = -(-(last - first) // self._options.split_bytes)
+        size = last - first
+        split = self._options.split_bytes or even_split(size, os.cpu_count() or 1)
+        parts = -(-size // split)
         cuts = [first, last]
         if parts > 1:
             workers = os.cpu_count() or 1

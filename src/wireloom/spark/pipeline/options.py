@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from wireloom.errors import OptionError
 from wireloom.lake import WriteOptions
-from wireloom.spark.pipeline.plan import SPLIT_BYTES
+from wireloom.spark.shares import SPLIT_BYTES
 
 __all__ = ["DEFAULT_MASTER", "PipelineOptions", "Route", "Writer"]
 

@@ -13,18 +13,17 @@ from dataclasses import dataclass
 from glob import glob
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
 
 from wireloom.captures.bytesource import ByteSource
 from wireloom.captures.pcap import is_pcap
 from wireloom.captures.pcapng import is_pcapng
 from wireloom.errors import SourceError
 from wireloom.lake import Input
+from wireloom.spark.shares import SPLIT_BYTES
 from wireloom.tabulate import Settings
 from wireloom.tabulate.reading import splittable
 
 __all__ = [
-    "SPLIT_BYTES",
     "Part",
     "Range",
     "Unit",
@@ -34,9 +33,6 @@ __all__ = [
     "is_packets",
     "plan_raw",
 ]
-
-SPLIT_BYTES: Final = 128 << 20
-"""Bytes of a task: many for the cost of a task and a file not to matter, few for an even load."""
 
 
 @dataclass(frozen=True, slots=True)

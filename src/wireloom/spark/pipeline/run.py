@@ -33,6 +33,7 @@ from wireloom.spark.pipeline.shuffle import run_shuffled
 from wireloom.spark.pipeline.sparkwriter import write_tables
 from wireloom.spark.pipeline.tasks import Progress, cores, run_units
 from wireloom.spark.pipeline.work import Job, Outcome
+from wireloom.spark.shares import even_split
 from wireloom.tables import table, wide_column
 from wireloom.tabulate import Settings
 
@@ -48,10 +49,6 @@ _FEW_PARTS: Final = 8
 """Tasks that may each read all packets: finding out whose a packet is costs little."""
 _MUCH: Final = 1 << 30
 """Bytes of packet captures that are worth a shuffle."""
-_ROUNDS: Final = 2
-"""Tasks a core, at least: one that is done early takes another one."""
-_LEAST: Final = 8 << 20
-"""Bytes that a task is worth, at least."""
 _SMALL: Final = 8 << 20
 """Bytes of packet captures that one task reads faster than several."""
 
@@ -333,8 +330,7 @@ class Runner:
 
     def split_bytes(self, size: int) -> int:
         """Bytes that one task reads of so many: few enough for every core to have some."""
-        share = -(-size // (_ROUNDS * cores(self._spark)))
-        return min(self._options.split_bytes, max(share, _LEAST))
+        return even_split(size, cores(self._spark), self._options.split_bytes)
 
     @property
     def settings(self) -> Settings:
