@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from wireloom.lake import Lake, compact, read
+from wireloom.lake import Lake, compact, delta, read
 from wireloom.spark.pipeline import run_pipeline
 from wireloom.testing.generate import Faults, generate
 from wireloom.testing.lakes import sorted_rows, stage_frames
@@ -113,6 +113,16 @@ def test_an_engine_sees_neither_what_was_replaced_nor_what_is_staged(
         check(lake, engine)
     killed_while_staging(lake.path)
     assert list((lake.path / "_wireloom/staging").rglob("*.parquet"))
+    check(lake, engine)
+
+
+@pytest.mark.parametrize("engine", [by_duckdb, by_polars, by_pandas])
+def test_an_engine_does_not_take_a_delta_log_for_rows(lake: Lake, engine: Read) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    delta.enable(lake)
+    for name in lake.tables:
+        deltalake.DeltaTable(str(lake.path / name)).create_checkpoint()
+    assert list((lake.path / "fields/_delta_log").glob("*.parquet"))
     check(lake, engine)
 
 
