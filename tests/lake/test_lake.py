@@ -10,7 +10,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from wireloom.errors import LakeError, OptionError
-from wireloom.lake import Input, Lake, StagedWriter, WriteOptions, compact, dataset, read, schema_of
+from wireloom.lake import (
+    DataFile,
+    Derivation,
+    Input,
+    Lake,
+    StagedWriter,
+    WriteOptions,
+    Writing,
+    compact,
+    dataset,
+    read,
+    schema_of,
+    without_sources,
+)
 from wireloom.lake.layout import NO_DATE, DateRule
 from wireloom.lake.log import CHECKPOINT_EVERY
 from wireloom.tables import arrow_schema
@@ -287,3 +300,61 @@ def test_a_scan_skips_other_days(lake: Lake) -> None:
 def test_no_such_table(lake: Lake) -> None:
     with pytest.raises(LakeError, match="no table 'nrep'; there are: none"):
         read(lake, "nrep")
+
+
+def test_a_derived_table_is_current_until_rows_that_it_was_made_of_change(lake: Lake) -> None:
+    with lake.write() as writing:
+        writing.commit(stage_frames(writing, ROWS[:1]))
+        writing.commit(stage_frames(writing, ROWS[1:]))
+        made = Derivation(lake.version, {"frames": lake.state.changed["frames"], "gaps": 0})
+        made_anew = replace_table(writing, "bars", ROWS[:2], made)
+        assert [file.table for file in made_anew] == ["bars", "bars"]
+        assert compact(writing)
+        # Nor do commits that only tell how far captures were read.
+        for _ in range(CHECKPOINT_EVERY):
+            writing.commit(inputs=[Input("x", 1, 1, "")])
+        assert Lake(lake.path).state.changed_since("bars") == []
+        assert Lake(lake.path).state.derived == {"bars": made}
+
+        kept, gone = without_sources(writing, ["a.pcap"])
+        assert {path.partition("/")[0] for path in gone} == {"frames"}
+        writing.commit(kept, remove=gone)
+    assert lake.state.changed_since("bars") == ["frames"]
+    assert Lake(lake.path).state.changed_since("bars") == ["frames"]
+    assert len(read(lake, "bars")) == 2
+
+
+def replace_table(
+    writing: Writing, table: str, rows: list[tuple[str, int, int]], made: Derivation
+) -> list[DataFile]:
+    with StagedWriter(writing.root, writing.run) as writer:
+        writer.write(table, bars_batch(rows))
+        files = writer.close()
+    writing.commit(files, kind="derive", whole=[table], derived={table: made})
+    return files
+
+
+def bars_batch(rows: list[tuple[str, int, int]]) -> pa.RecordBatch:
+    """A few columns of bars, whose days are told by timestamps."""
+    times = [ns // 1000 for _, _, ns in rows]
+    return pa.record_batch(
+        {
+            "source": [source for source, _, _ in rows],
+            "ts": pa.array(times, pa.timestamp("us", "UTC")),
+        }
+    )
+
+
+def test_a_table_that_is_replaced_as_a_whole_keeps_nothing(lake: Lake) -> None:
+    made = Derivation(0, {})
+    with lake.write() as writing:
+        replace_table(writing, "bars", ROWS, made)
+        days = sorted(path.name for path in (lake.path / "bars").iterdir())
+        assert days == ["date=2023-11-14", "date=2023-11-15"]
+        replace_table(writing, "bars", [("c", 0, NOVEMBER - DAY_NS)], made)
+        assert [path.name for path in (lake.path / "bars").iterdir()] == ["date=2023-11-13"]
+        (file,) = lake.files("bars")
+        assert (file.ts_min_ns, file.ts_max_ns) == (NOVEMBER - DAY_NS, NOVEMBER - DAY_NS)
+        replace_table(writing, "bars", [], made)
+    assert lake.tables == ()
+    assert not (lake.path / "bars").exists()

@@ -5,15 +5,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from wireloom.cli._derived import derived_tables, summarise_derived
 from wireloom.cli._help import Command, examples
 from wireloom.cli._lake import accounting_table, bar, plain_table, size_text, spark_session
 from wireloom.cli._output import make_console, show
 
 if TYPE_CHECKING:
+    from wireloom.spark.derived.store import Stored
     from wireloom.spark.pipeline import PipelineOptions, Report
     from wireloom.tabulate import Settings
 
@@ -41,6 +44,7 @@ _SETTINGS = (
         "wireloom pipeline 'captures/*.pcapng' --out lake --tables fields,errors",
         "wireloom pipeline quotes.bin --out lake --columns BID:double,ASK:double",
         "wireloom pipeline captures/ --out lake --stream",
+        "wireloom pipeline captures/ --out lake --derive bars,last_values",
         "wireloom pipeline --out lake --reprocess errors --dictionary fixed.cf",
     ),
 )
@@ -111,6 +115,11 @@ _SETTINGS = (
     help="Read the quarantine again, with other settings; no IN is needed.",
 )
 @click.option(
+    "--derive",
+    metavar="A,B,…",
+    help="Then make these derived tables, as `wireloom derive` does without options; all: every one.",
+)
+@click.option(
     "--master",
     metavar="URL",
     help="Where Spark runs; all cores of this machine if left out. none: without Spark.",
@@ -148,6 +157,8 @@ def command(sources: tuple[str, ...], lake: str, as_json: bool, quiet: bool, **g
     """
     if not sources and not given["reprocess"]:
         raise click.UsageError("no captures: name files or folders, or use --reprocess")
+    if given["derive"] and (given["stream"] or given["master"] == "none"):
+        raise click.UsageError("--derive needs Spark, and comes after a batch: not --stream")
     settings = _settings(given)
     options = _options(given)
 
@@ -160,10 +171,32 @@ def command(sources: tuple[str, ...], lake: str, as_json: bool, quiet: bool, **g
             report = _follow(spark, sources, lake, settings, options, given, quiet)
         else:
             report = _run(spark, sources, lake, settings, options, quiet)
+        derived = _derived(spark, lake, given, options, quiet) if given["derive"] else []
     if as_json:
-        click.echo(json.dumps(dataclasses.asdict(report)))
+        made = {"derived": [dataclasses.asdict(one) for one in derived]} if derived else {}
+        click.echo(json.dumps({**dataclasses.asdict(report), **made}))
     if not quiet:
         _summarise(report)
+        summarise_derived(derived)
+
+
+def _derived(
+    spark: Any, lake: str, given: dict[str, Any], options: PipelineOptions, quiet: bool
+) -> list[Stored]:
+    from wireloom.spark.derived.store import store_derived
+
+    names = derived_tables(given["derive"])
+    known = {"model": Path(given["model"]).read_text("utf-8")} if given["model"] else {}
+    with bar("deriving", quiet) as shown:
+        return store_derived(
+            spark,
+            lake,
+            names,
+            known if not names or "blaze_objects" in names else {},
+            writing=options.writing,
+            progress=shown.done,
+            planned=shown.total,
+        )
 
 
 def _settings(given: dict[str, Any]) -> Settings:

@@ -62,11 +62,17 @@ def command(lake: str, name: str | None, writing: OutputOptions) -> None:
         following = sum(one.is_open for one in read)
         note = f", {following} of them still followed" if following else ""
         show(console, f"\n{len(read)} captures{note}, {opened.version} commits")
+        for row in rows:
+            if row["made_of"] is not None:
+                changed = ", ".join(opened.state.changed_since(row["table"]))
+                state = f"; changed since: {changed} (wireloom derive)" if changed else ""
+                show(console, f"{row['table']} was made of commit {row['made_of']}{state}")
 
 
 def _table(lake: Lake, name: str) -> dict[str, Any]:
     files = lake.files(name)
     days = sorted({file.day for file in files if file.day is not None})
+    made = lake.state.derived.get(name)
     return {
         "table": name,
         "rows": sum(file.rows for file in files),
@@ -74,6 +80,8 @@ def _table(lake: Lake, name: str) -> dict[str, Any]:
         "bytes": sum(file.bytes for file in files),
         "first_day": days[0] if days else None,
         "last_day": days[-1] if days else None,
+        "made_of": None if made is None else made.version,
+        "is_current": None if made is None else not lake.state.changed_since(name),
     }
 
 

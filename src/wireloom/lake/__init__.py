@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from wireloom.lake.inputs import Change, compare
 from wireloom.lake.lake import Lake, Writing
-from wireloom.lake.log import Commit, DataFile, Input, State
+from wireloom.lake.log import Commit, DataFile, Derivation, Input, State
 from wireloom.lake.reading import dataset, read, schema_of, totals
 from wireloom.lake.rewriting import Compaction, compact, without_sources
 from wireloom.lake.writing import StagedWriter, WriteOptions
@@ -18,6 +18,7 @@ __all__ = [
     "Commit",
     "Compaction",
     "DataFile",
+    "Derivation",
     "Input",
     "Lake",
     "StagedWriter",

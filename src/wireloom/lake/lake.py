@@ -15,7 +15,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from wireloom.errors import LakeError
 from wireloom.lake import delta, log
 from wireloom.lake.durable import exchange, publish, sync_folder
 from wireloom.lake.layout import CONTROL, LOG, STAGING, folder_of
-from wireloom.lake.log import CHECKPOINT_EVERY, Commit, DataFile, Input, Swap
+from wireloom.lake.log import CHECKPOINT_EVERY, Commit, DataFile, Derivation, Input, Swap
 
 __all__ = ["Lake", "Writing"]
 
@@ -98,8 +98,8 @@ class Lake:
     def _swapped(self, file: DataFile) -> Iterator[str]:
         last = self.state.last
         for swap in last.swaps if last is not None else ():
-            if _folder(file.path) == swap.folder:
-                yield f"{swap.staged}/{_name(file.path)}"
+            if _is_in(file.path, swap.folder):
+                yield f"{swap.staged}{file.path.removeprefix(swap.folder)}"
 
     def history(self) -> list[Commit]:
         """All commits, the first one first.
@@ -170,26 +170,31 @@ class Writing:
         *,
         kind: str = "batch",
         remove: Iterable[str] = (),
+        whole: Collection[str] = (),
         inputs: Sequence[Input] = (),
         forget: Iterable[str] = (),
         batch: tuple[str, int] | None = None,
         notes: Mapping[str, Any] | None = None,
+        derived: Mapping[str, Derivation] | None = None,
     ) -> int | None:
         """Make staged files part of the lake, all of them or none.
 
         A folder that gains and loses files is replaced as a whole: its readers see the old ones or
         the new ones, where the system can swap folders in one step (Linux, on most local file
-        systems). Elsewhere the folder is gone for a moment.
+        systems). Elsewhere the folder is gone for a moment. It is the folder of a day, or that of
+        the table if all of it is replaced.
 
         Args:
             add: files in staging.
             kind: what is being done.
             remove: paths of files that are no longer part of the lake.
+            whole: tables of which nothing stays but what is in `add`.
             inputs: captures as they are now known.
             forget: paths of captures that are no longer known.
             batch: name of the sender and number of its batch. One that was committed before is
                 left alone, and its files are removed.
             notes: kept with the commit.
+            derived: what derived tables in `add` were made of.
 
         Returns:
             The version of the commit; None if this batch was committed before.
@@ -205,20 +210,19 @@ class Writing:
         added = [self._named(file, index) for index, file in enumerate(staged)]
         for folder in {(self.root / file.staged).parent for file in added}:
             sync_folder(folder)
-        gone = set(remove)
-        both = {_folder(path) for path in gone} & {_folder(file.path) for file in added}
-        both = {folder for folder in both if not (self.root / folder / "_delta_log").exists()}
+        gone = {*remove, *(file.path for table in whole for file in self.lake.files(table))}
         commit = Commit(
             version=self.lake.version + 1,
             kind=kind,
             time_ns=time.time_ns(),
             add=tuple(added),
             remove=tuple(sorted(gone)),
-            swaps=tuple(self._prepare(folder, gone, added) for folder in sorted(both)),
+            swaps=self._prepare_all(gone, added, whole),
             inputs=tuple(inputs),
             forget=tuple(forget),
             batch=batch,
             notes=notes or {},
+            derived=derived or {},
         )
         self._is_pending = True
         log.append(self.root, commit)
@@ -235,6 +239,17 @@ class Writing:
         name = f"part-{self.lake.version + 1:08d}-{index:05d}.parquet"
         return replace(file, path=f"{folder_of(file.table, file.day)}/{name}")
 
+    def _prepare_all(
+        self, gone: set[str], added: Sequence[DataFile], whole: Collection[str]
+    ) -> tuple[Swap, ...]:
+        """The folders that are replaced; those with a Delta log of their own never are."""
+        folders = {_folder(path) for path in gone} & {_folder(file.path) for file in added}
+        folders |= {file.table for file in added if file.table in whole}
+        folders = {each for each in folders if not (self.root / each / "_delta_log").exists()}
+        # That of a table has those of its days in it.
+        folders = {each for each in folders if each.partition("/")[0] not in folders - {each}}
+        return tuple(self._prepare(folder, gone, added) for folder in sorted(folders))
+
     def _prepare(self, folder: str, gone: set[str], added: Sequence[DataFile]) -> Swap:
         """A folder in staging with everything that the lake's folder is to hold."""
         self._parts += 1
@@ -243,13 +258,15 @@ class Writing:
         place.mkdir(parents=True)
         witness = ""
         for file in added:
-            if _folder(file.path) == folder:
-                witness = _name(file.path)
+            if _is_in(file.path, folder):
+                witness = file.path.removeprefix(f"{folder}/")
+                (place / witness).parent.mkdir(exist_ok=True)
                 os.rename(self.root / file.staged, place / witness)
         for file in self.lake.files_in(folder):
             if file.path not in gone:
                 _link(self.root / file.path, place / _name(file.path))
-        sync_folder(place)
+        for inner in (place, *(one for one in place.iterdir() if one.is_dir())):
+            sync_folder(inner)
         return Swap(folder, staged, witness)
 
     # --- carrying out, which may be done again any number of times
@@ -271,12 +288,12 @@ class Writing:
         swapped = {swap.folder for swap in commit.swaps}
         folders: set[Path] = set()
         for file in commit.add:
-            if _folder(file.path) not in swapped:
+            if not _is_swapped(file.path, swapped):
                 final = self.root / file.path
                 publish(self.root / file.staged, final)
                 folders.add(final.parent)
         for path in commit.remove:
-            if _folder(path) not in swapped:
+            if not _is_swapped(path, swapped):
                 (self.root / path).unlink(missing_ok=True)
                 with suppress(OSError):  # there are other files
                     (self.root / path).parent.rmdir()
@@ -307,6 +324,14 @@ class Writing:
 
 def _folder(path: str) -> str:
     return path.rpartition("/")[0]
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return path.startswith(f"{folder}/")
+
+
+def _is_swapped(path: str, folders: set[str]) -> bool:
+    return _folder(path) in folders or path.partition("/")[0] in folders
 
 
 def _name(path: str) -> str:

@@ -43,7 +43,14 @@ is that of a null."""
 
 DAY_NS: Final = 86_400_000_000_000
 
-TIME_COLUMNS: Final = {"gaps": "ts_before_ns", "accounting": None}
+TIME_COLUMNS: Final = {
+    "gaps": "ts_before_ns",
+    "accounting": None,
+    "bars": "ts",
+    # What is known at the end: a day would say when a part of it was last heard of.
+    "blaze_objects": None,
+    "last_values": None,
+}
 """The column with a table's times where it is not ``ts_ns``. Without one there are no days."""
 
 _EPOCH: Final = date(1970, 1, 1)

@@ -21,6 +21,7 @@ __all__ = [
     "CHECKPOINT_EVERY",
     "Commit",
     "DataFile",
+    "Derivation",
     "Input",
     "State",
     "Swap",
@@ -87,15 +88,27 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
+class Derivation:
+    """What a derived table was made of; the same again would give the same rows."""
+
+    version: int
+    """The lake's version when it was made."""
+    of: Mapping[str, int]
+    """The tables it was made of, with the version that last changed rows of each; 0: none did."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Those that are not the defaults."""
+
+
+@dataclass(frozen=True, slots=True)
 class Swap:
-    """A folder of a table that is replaced by another one as a whole."""
+    """A folder of a table, or of a day of it, that is replaced by another one as a whole."""
 
     folder: str
     """The folder, relative to the lake."""
     staged: str
     """The folder that takes its place."""
     witness: str
-    """Name of a file that only the new one has."""
+    """A file that only the new one has, relative to the folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +117,7 @@ class Commit:
 
     version: int
     kind: str
-    """``batch``, ``compact``, ``replace``."""
+    """``batch``, ``compact``, ``replace``, ``derive``."""
     time_ns: int
     """When, by the writer's clock; nothing depends on it."""
     add: tuple[DataFile, ...] = ()
@@ -117,6 +130,13 @@ class Commit:
     batch: tuple[str, int] | None = None
     """Who sent it and which of its batches it is: the same one is never committed twice."""
     notes: Mapping[str, Any] = field(default_factory=dict)
+    derived: Mapping[str, Derivation] = field(default_factory=dict)
+    """The derived tables among those that it brings."""
+
+    @property
+    def tables(self) -> set[str]:
+        """The tables that it touches."""
+        return {file.table for file in self.add} | {path.partition("/")[0] for path in self.remove}
 
     def to_json(self) -> bytes:
         """The record as it is stored."""
@@ -142,6 +162,7 @@ class Commit:
                 forget=tuple(value["forget"]),
                 batch=None if value["batch"] is None else (value["batch"][0], value["batch"][1]),
                 notes=value["notes"],
+                derived=_derivations(value),
             )
         except (KeyError, TypeError, IndexError) as error:
             raise LakeError(f"a damaged record: {error!r}", path=where) from error
@@ -159,6 +180,10 @@ def _parse(content: bytes, where: str) -> dict[str, Any]:
     return value
 
 
+def _derivations(value: Mapping[str, Any]) -> dict[str, Derivation]:
+    return {name: Derivation(**one) for name, one in value.get("derived", {}).items()}
+
+
 @dataclass(slots=True)
 class State:
     """A lake after a number of commits."""
@@ -172,6 +197,10 @@ class State:
     """The last batch of everyone who numbers them."""
     columns: dict[str, str] = field(default_factory=dict)
     """Types of the wide table's columns, which stay what they were at first."""
+    changed: dict[str, int] = field(default_factory=dict)
+    """By table, the version that last changed its rows; putting files together changes none."""
+    derived: dict[str, Derivation] = field(default_factory=dict)
+    """By name, the tables that were made of other ones."""
     last: Commit | None = None
     """The last commit; the only one that may not have been carried out to its end."""
 
@@ -190,8 +219,16 @@ class State:
             self.batches[sender] = max(number, self.batches.get(sender, number))
         for name, type in commit.notes.get("columns", {}).items():
             self.columns.setdefault(name, type)
+        if commit.kind != "compact":
+            self.changed.update(dict.fromkeys(commit.tables, commit.version))
+        self.derived.update(commit.derived)
         self.version = commit.version
         self.last = commit
+
+    def changed_since(self, name: str) -> list[str]:
+        """The tables of which a derived one was made that have other rows now."""
+        of = self.derived[name].of
+        return [table for table, version in of.items() if self.changed.get(table, 0) != version]
 
     def to_json(self) -> bytes:
         """The checkpoint as it is stored."""
@@ -202,6 +239,8 @@ class State:
             "inputs": [asdict(one) for one in self.inputs.values()],
             "batches": self.batches,
             "columns": self.columns,
+            "changed": self.changed,
+            "derived": {name: asdict(one) for name, one in self.derived.items()},
         }
         return (json.dumps(value) + "\n").encode()
 
@@ -222,6 +261,8 @@ class State:
                 inputs={one.path: one for one in inputs},
                 batches=dict(value["batches"]),
                 columns=dict(value["columns"]),
+                changed=dict(value.get("changed", {})),
+                derived=_derivations(value),
             )
         except (KeyError, TypeError) as error:
             raise LakeError(f"a damaged checkpoint: {error!r}", path=where) from error

@@ -96,7 +96,8 @@ def without_sources(
 
     Returns:
         New files with the rows that stay, and the paths of the files that they replace. Files that
-        have no rows of these captures are in neither.
+        have no rows of these captures are in neither, nor are those of derived tables: these are
+        made anew as a whole.
 
     Raises:
         LakeError: a file is lost.
@@ -105,6 +106,8 @@ def without_sources(
     unwanted = pa.array(sorted(sources), pa.string())
     with StagedWriter(writing.root, writing.run, options) as writer:
         for file in list(writing.lake.state.files.values()):
+            if file.table in writing.lake.state.derived:
+                continue
             if file.sources is not None and not set(file.sources) & set(sources):
                 continue
             gone.append(file.path)

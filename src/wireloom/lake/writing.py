@@ -169,7 +169,7 @@ class _File:
                 self._sources = None
         times = _time_column(self.table)
         if times in batch.schema.names:
-            ends = pc.min_max(batch.column(times))
+            ends = pc.min_max(_nanoseconds(batch.column(times)))
             self._times += [ends[name].as_py() for name in ("min", "max") if ends[name].is_valid]
             self._times = [min(self._times), max(self._times)] if self._times else []
 
@@ -213,13 +213,21 @@ def _distinct(batch: pa.RecordBatch, column: str) -> list[str | None]:
     return found
 
 
+def _nanoseconds(times: pa.Array) -> pa.Array:
+    """Times as numbers; most columns have them already."""
+    if not pa.types.is_timestamp(times.type):
+        return times
+    # Not safe: the start of an interval may be outside of what nanoseconds can tell.
+    return times.cast(pa.timestamp("ns", times.type.tz), safe=False).cast(pa.int64())
+
+
 def _time_column(table: str) -> str | None:
     return TIME_COLUMNS.get(table, "ts_ns")
 
 
 def by_day(batch: pa.RecordBatch, column: str, rule: DateRule) -> list[tuple[str, pa.RecordBatch]]:
     """The rows of each day, by the times in a column and a rule for rows without time."""
-    times = batch.column(column)
+    times = _nanoseconds(batch.column(column))
     if not times.null_count:
         # Nearly always all rows are of one day, which the ends tell.
         ends = pc.min_max(times)

@@ -1,6 +1,7 @@
 """Tables made of tables: dialogues, sockets, images and bars, in plain Spark.
 
-Each is a function of the base tables and a declaration of its columns, one module each.
+Each is a function of the base tables and a declaration of its columns, one module each. `derive`
+gives one as a data frame; `wireloom.spark.derived.store` keeps them in a lake.
 
 >>> derived_names()[0]
 'blaze_transactions'
@@ -10,7 +11,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from inspect import signature
+from dataclasses import dataclass
+from inspect import Parameter, signature
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -31,22 +33,62 @@ from wireloom.spark.lake import read_table
 from wireloom.tables import Table, spark_ddl
 from wireloom.tables import table as base_table
 
-__all__ = ["derive", "derived_names", "derived_table"]
+__all__ = ["Recipe", "derive", "derived_names", "derived_table", "recipe", "tables_of"]
 
-_DERIVED: Final[dict[str, tuple[Table, Callable[..., DataFrame]]]] = {
-    "blaze_transactions": (blaze_transactions.TABLE, blaze_transactions.blaze_transactions),
-    "blaze_subscriptions": (blaze_subscriptions.TABLE, blaze_subscriptions.blaze_subscriptions),
-    "blaze_objects": (blaze_objects.TABLE, blaze_objects.blaze_objects),
-    "nais_exchanges": (nais_exchanges.TABLE, nais_exchanges.nais_exchanges),
-    "nrep_sockets": (nrep_sockets.TABLE, nrep_sockets.nrep_sockets),
-    "last_values": (last_values.TABLE, last_values.last_values),
-    "bars": (bars.TABLE, bars.bars),
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a derived table is made."""
+
+    table: Table
+    make: Callable[..., DataFrame]
+    needs: str
+    """The base table without which there is nothing to make."""
+    uses: tuple[str, ...] = ()
+    """Base tables that it looks at as well, if there are such."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Its options with their defaults; `Parameter.empty` for one that must be given."""
+        known = list(signature(self.make).parameters.values())[1:]
+        return {each.name: each.default for each in known}
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The options that must be given."""
+        return tuple(name for name, value in self.options.items() if value is Parameter.empty)
+
+
+_RECIPES: Final = {
+    each.table.name: each
+    for each in (
+        Recipe(blaze_transactions.TABLE, blaze_transactions.blaze_transactions, "blaze", ("gaps",)),
+        Recipe(
+            blaze_subscriptions.TABLE, blaze_subscriptions.blaze_subscriptions, "blaze", ("gaps",)
+        ),
+        Recipe(blaze_objects.TABLE, blaze_objects.blaze_objects, "blaze", ("gaps", "errors")),
+        Recipe(nais_exchanges.TABLE, nais_exchanges.nais_exchanges, "nais", ("gaps",)),
+        Recipe(nrep_sockets.TABLE, nrep_sockets.nrep_sockets, "nrep", ("gaps",)),
+        Recipe(last_values.TABLE, last_values.last_values, "fields", ("gaps", "errors")),
+        Recipe(bars.TABLE, bars.bars, "fields"),
+    )
 }
 
 
 def derived_names() -> tuple[str, ...]:
     """The names of the derived tables."""
-    return tuple(_DERIVED)
+    return tuple(_RECIPES)
+
+
+def recipe(name: str) -> Recipe:
+    """How a derived table is made.
+
+    Raises:
+        OptionError: there is no such table.
+    """
+    if name not in _RECIPES:
+        raise OptionError(f"no derived table {name!r}; there are {', '.join(_RECIPES)}")
+    return _RECIPES[name]
 
 
 def derived_table(name: str) -> Table:
@@ -55,7 +97,7 @@ def derived_table(name: str) -> Table:
     Raises:
         OptionError: there is no such table.
     """
-    return _found(name)[0]
+    return recipe(name).table
 
 
 def derive(name: str, tables: Tables | Lake | str | os.PathLike[str], **options: Any) -> DataFrame:
@@ -73,20 +115,26 @@ def derive(name: str, tables: Tables | Lake | str | os.PathLike[str], **options:
         LakeError: there is no such lake.
         StateError: Spark is not running, and so cannot read a lake.
     """
-    make = _found(name)[1]
-    known = list(signature(make).parameters)[1:]
+    found = recipe(name)
+    known = found.options
     if unknown := sorted(set(options) - set(known)):
         raise OptionError(f"{name} has no option {unknown[0]!r}; it has {', '.join(known)}")
+    if missing := [each for each in found.required if each not in options]:
+        raise OptionError(f"{name} needs the option {missing[0]!r}")
     if isinstance(tables, (str, os.PathLike, Lake)):
-        tables = _of_lake(tables)
-    return make(tables, **options)
+        spark = SparkSession.getActiveSession()
+        if spark is None:
+            raise StateError("Spark is not running; wireloom.spark.session() starts it")
+        tables = tables_of(spark, tables)
+    return found.make(tables, **options)
 
 
-def _of_lake(lake: Lake | str | os.PathLike[str]) -> Tables:
-    """The tables of a lake; those that it does not have, because nothing was in them, are empty."""
-    spark = SparkSession.getActiveSession()
-    if spark is None:
-        raise StateError("Spark is not running; wireloom.spark.session() starts it")
+def tables_of(spark: SparkSession, lake: Lake | str | os.PathLike[str]) -> Tables:
+    """The tables of a lake; those that it does not have, because nothing was in them, are empty.
+
+    Raises:
+        LakeError: there is no such lake.
+    """
     opened = lake if isinstance(lake, Lake) else Lake(lake)
 
     def give(name: str) -> DataFrame:
@@ -95,9 +143,3 @@ def _of_lake(lake: Lake | str | os.PathLike[str]) -> Tables:
         return spark.createDataFrame([], spark_ddl(base_table(name)))
 
     return give
-
-
-def _found(name: str) -> tuple[Table, Callable[..., DataFrame]]:
-    if name not in _DERIVED:
-        raise OptionError(f"no derived table {name!r}; there are {', '.join(_DERIVED)}")
-    return _DERIVED[name]
