@@ -39,7 +39,7 @@ from wireloom.tabulate import Settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ALWAYS", "Group", "Report", "Runner", "run_pipeline"]
+__all__ = ["ALWAYS", "SUMS", "Group", "Report", "Runner", "run_pipeline"]
 
 ALWAYS: Final = ("errors", "gaps", "accounting")
 """Tables that are always written: without them nobody could tell what is missing."""
@@ -65,6 +65,8 @@ _COUNTS: Final = (
     "frames",
     "packets",
 )
+SUMS: Final = (*_COUNTS, "errors", "damaged", "streams")
+"""What is added up over all tasks."""
 
 
 @dataclass(slots=True)
@@ -89,13 +91,18 @@ class Report:
     def add(self, outcomes: Iterable[Outcome]) -> None:
         """Count what tasks have done."""
         for outcome in outcomes:
-            for name in (*_COUNTS, "errors", "damaged", "streams"):
+            for name in SUMS:
                 self.totals[name] = self.totals.get(name, 0) + outcome.totals.get(name, 0)
 
     def wrote(self, files: Iterable[DataFile]) -> None:
         """Count files that were committed."""
         for file in files:
             self.rows[file.table] = self.rows.get(file.table, 0) + file.rows
+
+    def withdrew(self, files: Iterable[DataFile]) -> None:
+        """Count files that were committed before, but do not hold any more."""
+        for file in files:
+            self.rows[file.table] = self.rows.get(file.table, 0) - file.rows
 
 
 def run_pipeline(
@@ -187,6 +194,15 @@ class Runner:
     def known(self) -> Mapping[str, Input]:
         """Captures that the lake knows, by path."""
         return self._writing.lake.state.inputs
+
+    @property
+    def files(self) -> Mapping[str, DataFile]:
+        """Files that the lake has, by path."""
+        return self._writing.lake.state.files
+
+    def staged(self) -> StagedWriter:
+        """What writes files for a commit, in this process."""
+        return StagedWriter(self._writing.root, self._writing.run, self._options.writing)
 
     def expand(self, sources: Sequence[str | os.PathLike[str]]) -> list[str]:
         """The captures that are meant, without what is in the lake itself.
@@ -342,8 +358,21 @@ class Runner:
         assert self._job is not None
         return self._job.settings
 
-    def commit(self, group: Group, outcomes: Sequence[Outcome], inputs: Sequence[Input]) -> None:
-        """All that was made of a group, in place of what was there of it, in one step."""
+    def commit(
+        self,
+        group: Group,
+        outcomes: Sequence[Outcome],
+        inputs: Sequence[Input],
+        batch: tuple[str, int] | None = None,
+    ) -> None:
+        """All that was made of a group, in place of what was there of it, in one step.
+
+        Args:
+            group: what was read.
+            outcomes: what was made of it.
+            inputs: captures as they are known from now on.
+            batch: who sent it, and which of its batches it is.
+        """
         writing = self._writing
         kept: list[DataFile] = []
         gone: list[str] = []
@@ -357,16 +386,18 @@ class Runner:
         self.report.add(outcomes)
         notes = {"rows": sum(file.rows for file in new), "columns": self._columns()}
         now = {one.path for one in inputs}
+        self.report.withdrew([self.files[path] for path in group.withdrawn])
         writing.commit(
             [*kept, *new],
-            remove=gone,
+            remove=[*gone, *group.withdrawn],
             inputs=inputs,
             forget=group.replaced - now,
+            batch=batch,
             notes=notes,
         )
         self.report.wrote(new)
         self.report.commits += 1
-        self.report.files_read += len(inputs)
+        self.report.files_read += len(inputs) if group.files is None else group.files
         self.report.files_replaced += len(group.replaced)
         self.report.bytes_read += group.size
         self._finish(group.size)
@@ -379,6 +410,8 @@ class Runner:
         units: list[Unit] = []
         for one in outcomes:
             unit = one.unit
+            if unit is None:
+                continue  # its rows are written
             assert not isinstance(unit, Quarantine)
             if isinstance(unit, Range):
                 unit = Range(unit.path, one.start, one.end, is_seam=True)
@@ -405,6 +438,9 @@ class Runner:
         known = []
         for one in inputs:
             before = self.known.get(one.path)
+            if one.kind == "packets":
+                known.append(one)
+                continue
             if one.first and before is not None:
                 _add(rows, before.state["accounting"])
             if one.is_open:
@@ -412,7 +448,7 @@ class Runner:
             known.append(one)
         if not rows:
             return [], known
-        with StagedWriter(self._writing.root, self._writing.run, self._options.writing) as writer:
+        with self.staged() as writer:
             writer.write("accounting", from_rows(table("accounting"), list(rows.values())))
             return writer.close(), known
 
@@ -434,6 +470,10 @@ class Group:
     inputs: list[Input] = field(default_factory=list)
     replaced: set[str] = field(default_factory=set)
     """Those of which the lake has rows that go."""
+    withdrawn: list[str] = field(default_factory=list)
+    """Files that go."""
+    files: int | None = None
+    """How many captures are counted as read; None: those that are told of."""
     size: int = 0
 
     def add(self, change: Change) -> None:
