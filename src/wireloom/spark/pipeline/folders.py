@@ -88,8 +88,9 @@ class Folder:
     def ended(self, capture: str) -> list[Input]:
         """What the log has to know when it cannot go on; its last capture begins another one."""
         leader = self.leader
-        found = [replace(leader, is_open=False, state={**leader.state, "ended": True})]
-        if os.path.exists(self.last.path):
+        kept = {name: leader.state[name] for name in ("capture", "order", "start", "batch")}
+        found = [replace(leader, is_open=False, state={**kept, "ended": True})]
+        if _is_there(self.last):
             state = {"capture": capture, "order": 0, "start": self.last.end, "batch": 0}
             found.append(replace(self.last, is_open=True, state=state))
         elif self.last is not leader:
@@ -136,14 +137,14 @@ class Move:
 
     def _end(self, one: Input) -> int:
         # A folder is closed with whatever is at the end of its last capture, if that is there.
-        is_whole = self.is_end and one is self.after[-1] and os.path.exists(one.path)
+        is_whole = self.is_end and one is self.after[-1] and _is_there(one)
         return one.size if is_whole else one.end
 
     @property
     def size(self) -> int:
         """Bytes to read for the first time."""
-        done = sum(one.end - one.state["start"] for one in self.before)
-        return max(0, sum(one.end - one.state["start"] for one in self.after) - done)
+        done = sum(one.end for one in self.before)
+        return max(0, sum(one.end for one in self.after) - done)
 
     @property
     def files(self) -> int:
@@ -208,6 +209,9 @@ class Planner:
         """
         now_ns = time.time_ns()
         pending = [change for change in changes if is_pending(change)]
+        is_lost = folder is not None and folder.last.is_open and not _is_there(folder.last)
+        if not pending and not is_lost:
+            return None
         stale = _stale(changes, folder)
         withdrawn = [] if folder is None else folder.closing_files(files)
         if folder is not None and (stale or (pending and withdrawn is None)):
@@ -221,14 +225,9 @@ class Planner:
             if not queue:
                 return move  # all of it is elsewhere now
         elif folder is None:
-            if not pending:
-                return None
             move = Move(str(version), (), [])
             queue = pending
         else:
-            is_lost = folder.last.is_open and not os.path.exists(folder.last.path)
-            if not pending and not is_lost:
-                return None
             move = Move(folder.capture, folder.members, list(folder.members), folder=folder)
             move.withdrawn = withdrawn or []
             queue = [one for one in changes if is_pending(one) or one.now.path == folder.last.path]
@@ -331,9 +330,13 @@ def _check_there(members: Sequence[Input], moved: Collection[str]) -> None:
         SourceError: one is gone.
     """
     for one in members:
-        if one.path not in moved and not Path(one.path).exists():
+        if one.path not in moved and not _is_there(one):
             raise SourceError(
                 "it was read together with captures that have changed, and is gone: connections "
                 "may go from one to the other",
                 file=one.path,
             )
+
+
+def _is_there(one: Input) -> bool:
+    return Path(one.path).exists()

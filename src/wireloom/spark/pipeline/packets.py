@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,15 +44,19 @@ class _GoneError(Exception):
 class PacketStream:
     """Brings the packet captures of folders into a lake as they grow."""
 
-    def __init__(self, runner: Runner, settle_s: float, max_bytes: int) -> None:
+    def __init__(
+        self, runner: Runner, is_ours: Callable[[str], bool], settle_s: float, max_bytes: int
+    ) -> None:
         """Nothing is read yet.
 
         Args:
             runner: what reads and commits.
+            is_ours: whether a capture that is gone would be read if it were there.
             settle_s: captures without a change for so many seconds are complete.
             max_bytes: about how much is read for one commit.
         """
         self._runner = runner
+        self._is_ours = is_ours
         self._planner = Planner(settle_s, max_bytes)
         self._kept: OrderedDict[str, Follower] = OrderedDict()
         self._over: set[str] = set()
@@ -83,12 +87,16 @@ class PacketStream:
             if change.kind == "moved" and change.before is not None
         }
         is_any = False
+        known = folders_in(runner.known)
+        for path, folder in known.items():
+            if folder.last.is_open and path not in folders and self._is_ours(folder.last.path):
+                folders[path] = []  # all of it is gone
         # Those with captures that were elsewhere come first: they concern other folders.
         for path in sorted(folders, key=lambda path: all(c.kind != "moved" for c in folders[path])):
             if path in self._over:
                 continue
-            folder = folders_in(runner.known).get(path)
-            args = folder, runner.known, runner.files, moved, runner.version
+            found = known.get(path)
+            args = found, runner.known, runner.files, moved, runner.version
             move = self._planner.plan(folders[path], *args, is_last=is_last)
             if move is None:
                 continue
@@ -96,8 +104,8 @@ class PacketStream:
             try:
                 self._do(move)
             except _GoneError as error:
-                assert folder is not None
-                self._leave(folder, error.paths)
+                assert found is not None
+                self._leave(found, error.paths)
             if is_last and move.is_end:
                 self._over.add(path)  # whatever is added from now on is for the next run
             if move.replaced:
@@ -185,10 +193,8 @@ class PacketStream:
         if runner.settings.mode == "failfast":
             raise SourceError(reason, file=gone[0])
         what: dict[str, Any] = {"layer": "capture", "format": None, "code": "removed"}
-        errors = [
-            error_row(shown(path), "", 0, 0, None, at=None, field="", raw=b"", reason=reason, **what)
-            for path in gone
-        ]
+        what |= {"reason": reason, "at": None, "field": "", "raw": b""}
+        errors = [error_row(shown(path), "", 0, 0, None, **what) for path in gone]
         rows = _rest(folder)
         with runner.staged() as writer:
             if runner.settings.mode == "permissive":

@@ -15,6 +15,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from threading import Event
 from typing import TYPE_CHECKING, Final
 
@@ -147,11 +148,16 @@ class _Follower:
         self._runner = runner
         self._sources = sources
         self._how = how
-        self._packets = PacketStream(runner, how.settle_s, how.max_bytes)
+        self._packets = PacketStream(runner, self._is_ours, how.settle_s, how.max_bytes)
         self._over: set[str] = set()
 
     def close(self) -> None:
         self._packets.close()
+
+    def _is_ours(self, path: str) -> bool:
+        """Whether a file with that path would be a source."""
+        sources = (os.path.abspath(source) for source in self._sources)
+        return any(path.startswith(f"{one}{os.sep}") or fnmatch(path, one) for one in sources)
 
     def round(self, *, is_last: bool = False) -> bool:
         """Read what is new, up to the limit; whether there was anything."""
