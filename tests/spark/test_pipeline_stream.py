@@ -293,6 +293,9 @@ def test_captures_that_come_late_or_grow_late_are_read_in_their_order(
     report = once(folder, lake)
     assert report.files_replaced == 3
     assert lake_tables(lake) == batch()
+    (folder / names[2]).write_bytes(contents[names[2]][:-5000])
+    run_pipeline(None, folder, lake, SETTINGS)  # in the same order
+    assert lake_tables(lake) == batch()
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
@@ -334,8 +337,9 @@ def test_captures_may_be_removed_as_long_as_the_driver_lives(
     }
 
 
+@pytest.mark.parametrize("is_more", [False, True])
 def test_captures_that_are_removed_before_a_restart_are_told_of(
-    parts: Parts, folder: Path, lake: Path
+    parts: Parts, folder: Path, lake: Path, is_more: bool
 ) -> None:
     for name, data in parts[:2]:
         (folder / name).write_bytes(data)
@@ -348,13 +352,16 @@ def test_captures_that_are_removed_before_a_restart_are_told_of(
     (folder / parts[0][0]).unlink()
     with pytest.raises(SourceError, match="removed before"):
         once(folder, lake, Settings(mode="failfast"))
-    (folder / parts[2][0]).write_bytes(parts[2][1])
+    if is_more:
+        (folder / parts[2][0]).write_bytes(parts[2][1])
     report = once(folder, lake)
     found = lake_tables(lake)
     assert sum("'removed'" in row for row in found["errors"]) == 1
     assert set(before["frames"]) <= set(found["frames"])
-    assert len(found["frames"]) > len(before["frames"])
+    assert (len(found["frames"]) > len(before["frames"])) == is_more
     check_sums(lake)
+    assert not any(one.is_open for one in Lake(lake).state.inputs.values())
+    (folder / parts[2][0]).write_bytes(parts[2][1])
     assert report.totals["captured"] == totals(Lake(lake))["captured"]
     (folder / parts[3][0]).write_bytes(parts[3][1])
     once(folder, lake)
@@ -384,11 +391,12 @@ def test_a_folder_whose_captures_are_all_gone_is_closed(
     once(folder, lake)
     check_sums(lake)
     found = lake_tables(lake)
-    assert found["frames"] == wanted["frames"]
     assert not any(one.is_open for one in Lake(lake).state.inputs.values())
     if is_known:
         assert found == wanted
-    else:
+    else:  # streams of which too little had come to tell their formats are only counted
+        assert 0 < len(found["frames"]) < len(wanted["frames"])
+        assert set(found["frames"]) < set(wanted["frames"])
         assert sum("'removed'" in row for row in found["errors"]) == 1
 
 

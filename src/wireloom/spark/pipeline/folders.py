@@ -242,9 +242,8 @@ class Planner:
         idle_s = min(((now_ns - one.now.mtime_ns) / 1e9 for one in queue), default=float("inf"))
         if not is_through or not (is_last or idle_s >= self._settle_s):
             return None
-        ends = {one.path: one.end for one in move.after}
         for change in queue:  # what is behind these places is read, but not for good
-            _put(move, change.now, ends.get(change.now.path, 0))
+            _put(move, change.now, _end_of(move, change.now))
         move.is_end = True
         return move
 
@@ -257,8 +256,7 @@ class Planner:
             is_newest = number == len(queue) - 1
             is_still = is_last or (now_ns - now.mtime_ns) / 1e9 >= self._still_s
             is_over = not is_newest and is_still
-            ends = {one.path: one.end for one in move.after}
-            first = ends.get(now.path, 0)
+            first = _end_of(move, now)
             end = self._end(now, first, is_over, left)
             left -= end - first
             if end > now.size:  # it grew meanwhile
@@ -291,15 +289,18 @@ class Planner:
         return packet_frontier(now.path, walk, limit, is_final=is_over and is_whole)
 
 
+def _end_of(move: Move, now: Input) -> int:
+    """How far a capture is read: the last one, or one that comes behind it."""
+    return move.after[-1].end if move.after and move.after[-1].path == now.path else 0
+
+
 def _put(move: Move, now: Input, end: int) -> None:
     """The capture is known as it is now, and read up to that place."""
-    at = {one.path: index for index, one in enumerate(move.after)}.get(now.path)
-    if at is None:
-        member = replace(now, kind="packets", first=0, end=end, state={"start": 0})
-        move.after.append(member)
-    else:
-        before = move.after[at]
-        move.after[at] = replace(now, kind="packets", first=before.end, end=end, state=before.state)
+    first, state = 0, {"start": 0}
+    if move.after and move.after[-1].path == now.path:
+        last = move.after.pop()
+        first, state = last.end, dict(last.state)
+    move.after.append(replace(now, kind="packets", first=first, end=end, state=state))
 
 
 def _stale(changes: Sequence[Change], folder: Folder | None) -> set[str]:
@@ -307,6 +308,7 @@ def _stale(changes: Sequence[Change], folder: Folder | None) -> set[str]:
     found: set[str] = set()
     members = {one.path for one in folder.members} if folder is not None else set()
     places = [index for index, change in enumerate(changes) if change.now.path in members]
+    last = max(places, default=-1)
     for index, change in enumerate(changes):
         if not is_pending(change):
             continue
@@ -315,11 +317,11 @@ def _stale(changes: Sequence[Change], folder: Folder | None) -> set[str]:
             is_last = folder is not None and change.now.path == folder.last.path
             if not is_last or change.kind not in ("same", "grown"):
                 found.add(before.state["capture"])
-        elif folder is not None:
+        elif folder is not None and (
             # It belongs before others, or rows of it and of the end of the folder would go at once.
-            is_amid = index < max(places, default=-1)
-            if is_amid or (before is not None and folder.closing is not None):
-                found.add(folder.capture)
+            index < last or (before is not None and folder.closing is not None)
+        ):
+            found.add(folder.capture)
     return found
 
 

@@ -19,7 +19,8 @@ from wireloom.errors import SourceError
 from wireloom.lake import Change
 from wireloom.rows import shown
 from wireloom.spark.pipeline.folders import Folder, Move, Planner, folders_in
-from wireloom.spark.pipeline.run import SUMS, Group, Runner
+from wireloom.spark.pipeline.report import SUMS
+from wireloom.spark.pipeline.run import Group, Runner
 from wireloom.spark.pipeline.work import Outcome
 from wireloom.tables import table
 from wireloom.tabulate.following import Follower, Step
@@ -95,22 +96,38 @@ class PacketStream:
         for path in sorted(folders, key=lambda path: all(c.kind != "moved" for c in folders[path])):
             if path in self._over:
                 continue
-            found = known.get(path)
-            args = found, runner.known, runner.files, moved, runner.version
-            move = self._planner.plan(folders[path], *args, is_last=is_last)
+            try:
+                move = self._next(folders[path], known.get(path), moved, is_last)
+            except SourceError:
+                if all(Path(change.now.path).exists() for change in folders[path]):
+                    raise
+                continue  # one was just removed: the next round sees
             if move is None:
                 continue
             is_any = True
-            try:
-                self._do(move)
-            except _GoneError as error:
-                assert found is not None
-                self._leave(found, error.paths)
             if is_last and move.is_end:
                 self._over.add(path)  # whatever is added from now on is for the next run
             if move.replaced:
                 break  # what is known of other captures may have changed
         return is_any
+
+    def _next(
+        self, changes: list[Change], folder: Folder | None, moved: set[str], is_last: bool
+    ) -> Move | None:
+        """Do the next thing with a folder; what it was."""
+        runner = self._runner
+        args = folder, runner.known, runner.files, moved, runner.version
+        move = self._planner.plan(changes, *args, is_last=is_last)
+        if move is None:
+            return None
+        runner.prepare([change.now.path for change in changes])
+        try:
+            self._do(move)
+        except _GoneError as error:
+            assert folder is not None
+            self._leave(folder, error.paths)
+            move.is_end = False  # the rest of it begins anew
+        return move
 
     # --- reading
 

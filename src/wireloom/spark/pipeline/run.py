@@ -28,6 +28,7 @@ from wireloom.rows import shown
 from wireloom.spark.pipeline.options import PipelineOptions
 from wireloom.spark.pipeline.plan import Part, Range, Unit, expand, is_packets, plan_raw
 from wireloom.spark.pipeline.quarantine import Quarantine
+from wireloom.spark.pipeline.report import COUNTS, Report
 from wireloom.spark.pipeline.seams import Chain
 from wireloom.spark.pipeline.shuffle import run_shuffled
 from wireloom.spark.pipeline.sparkwriter import write_tables
@@ -39,7 +40,7 @@ from wireloom.tabulate import Settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ALWAYS", "SUMS", "Group", "Report", "Runner", "run_pipeline"]
+__all__ = ["ALWAYS", "Group", "Runner", "run_pipeline"]
 
 ALWAYS: Final = ("errors", "gaps", "accounting")
 """Tables that are always written: without them nobody could tell what is missing."""
@@ -54,55 +55,6 @@ _LEAST: Final = 8 << 20
 """Bytes that a task is worth, at least."""
 _SMALL: Final = 8 << 20
 """Bytes of packet captures that one task reads faster than several."""
-
-_COUNTS: Final = (
-    "captured",
-    "decoded",
-    "quarantined",
-    "gap",
-    "duplicate",
-    "missing",
-    "frames",
-    "packets",
-)
-SUMS: Final = (*_COUNTS, "errors", "damaged", "streams")
-"""What is added up over all tasks."""
-
-
-@dataclass(slots=True)
-class Report:
-    """What a run has done."""
-
-    files_read: int = 0
-    files_known: int = 0
-    """Captures that had been read before and have not changed."""
-    files_replaced: int = 0
-    """Captures that have changed: their rows were replaced."""
-    bytes_read: int = 0
-    commits: int = 0
-    repairs: int = 0
-    """Ranges that were read again because they did not meet."""
-    seconds: float = 0.0
-    rows: dict[str, int] = field(default_factory=dict)
-    """Rows written, by table."""
-    totals: dict[str, int] = field(default_factory=dict)
-    """Sums of the accounting of what was read."""
-
-    def add(self, outcomes: Iterable[Outcome]) -> None:
-        """Count what tasks have done."""
-        for outcome in outcomes:
-            for name in SUMS:
-                self.totals[name] = self.totals.get(name, 0) + outcome.totals.get(name, 0)
-
-    def wrote(self, files: Iterable[DataFile]) -> None:
-        """Count files that were committed."""
-        for file in files:
-            self.rows[file.table] = self.rows.get(file.table, 0) + file.rows
-
-    def withdrew(self, files: Iterable[DataFile]) -> None:
-        """Count files that were committed before, but do not hold any more."""
-        for file in files:
-            self.rows[file.table] = self.rows.get(file.table, 0) - file.rows
 
 
 def run_pipeline(
@@ -179,7 +131,8 @@ class Runner:
         changed = [change for change in changes if change.kind != "same" or change.now.is_open]
         self.report.files_known = len(changes) - len(changed)
         raw, packets = _by_kind(changed)
-        groups = [*self._packet_groups(packets), *self._raw_groups(raw)]
+        order = {change.now.path: number for number, change in enumerate(changes)}
+        groups = [*self._packet_groups(packets, order), *self._raw_groups(raw)]
         if planned is not None:
             planned(sum(one.size for group in groups for one in group.inputs))
         if groups:
@@ -243,7 +196,9 @@ class Runner:
         if group.inputs:
             yield group
 
-    def _packet_groups(self, changes: Sequence[Change]) -> Iterator[Group]:
+    def _packet_groups(
+        self, changes: Sequence[Change], order: Mapping[str, int]
+    ) -> Iterator[Group]:
         """Those of a folder as one capture; those that changed with what they were read with."""
         new: dict[str, Group] = {}
         together: dict[str, dict[str, Change]] = {}
@@ -259,6 +214,8 @@ class Runner:
             for before in self.known.values():
                 if before.state.get("capture") == capture:
                     group.add(changed.get(before.path) or _again(before, changed))
+            if all(one.path in order for one in group.inputs):
+                group.inputs.sort(key=lambda one: order[one.path])
             yield group
         yield from new.values()
 
@@ -455,11 +412,11 @@ class Runner:
 
 def _add(rows: dict[str, dict[str, Any]], row: Mapping[str, Any]) -> None:
     total = rows.setdefault(row["source"], {**row, **_ZERO})
-    for name in _COUNTS:
+    for name in COUNTS:
         total[name] += row[name]
 
 
-_ZERO: Final = dict.fromkeys(_COUNTS, 0)
+_ZERO: Final = dict.fromkeys(COUNTS, 0)
 
 
 @dataclass(slots=True)

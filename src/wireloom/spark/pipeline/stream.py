@@ -25,7 +25,8 @@ from wireloom.spark.pipeline.folders import is_pending
 from wireloom.spark.pipeline.options import PipelineOptions
 from wireloom.spark.pipeline.packets import PacketStream
 from wireloom.spark.pipeline.plan import Range, Unit, Whole, cut, is_packets
-from wireloom.spark.pipeline.run import Group, Report, Runner
+from wireloom.spark.pipeline.report import Report
+from wireloom.spark.pipeline.run import Group, Runner
 from wireloom.spark.pipeline.seams import Chain
 from wireloom.tabulate import Settings
 from wireloom.tabulate.reading import splittable
