@@ -1,8 +1,9 @@
 """Kill processes of pipelines at random moments and compare the lakes: ``./run fuzz spark-crash``.
 
 Every round makes captures, brings them into a lake undisturbed, then again while the driver, a
-Python worker or an executor is killed several times, in batch or while a capture grows. All tables
-must be the same, row for row.
+Python worker or an executor is killed several times, in batch or while captures grow: a raw one,
+and packets that are rotated, with connections that go on from file to file. All tables must be the
+same, row for row.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from random import Random
 
 from wireloom.lake import Lake
 from wireloom.spark.pipeline import run_pipeline
-from wireloom.testing.crashes import TARGETS, Target, kill_until_done
+from wireloom.testing.crashes import TARGETS, Target, kill_until_done, rotated, write_slowly
 from wireloom.testing.generate import Faults, generate
 from wireloom.testing.lakes import lake_tables
 
@@ -30,6 +31,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--kills", type=int, default=3, help="kills a round")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="shown, to do it again")
     parser.add_argument("--target", choices=TARGETS, action="append", help="only this; repeatable")
+    parser.add_argument("--kind", choices=["batch", "stream"], help="only this; both by turns")
+    parser.add_argument("--master", help="where Spark runs, instead of what suits the target")
     parser.add_argument("--quick", action="store_true", help="a round for every target")
     options = parser.parse_args(arguments)
     targets: list[Target] = options.target or list(TARGETS)
@@ -38,11 +41,15 @@ def main(arguments: list[str]) -> int:
     for number in range(rounds):
         seed = options.seed + number
         target = targets[number % len(targets)]
-        is_stream = number // len(targets) % 2 == 1
+        kind = options.kind or ("batch", "stream")[number // len(targets) % 2]
+        master = options.master or MASTERS[target]
+        what = f"round {number + 1} of {rounds}, seed {seed}: {target} of a {kind}"
+        print(f"{what} on {master}", flush=True)
+        began = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
-            problem = one_round(Path(folder), seed, target, is_stream, options.kills)
-        kind = "stream" if is_stream else "batch"
-        print(f"seed {seed}: {target} of a {kind}: {problem or 'the same lake'}", flush=True)
+            problem = one_round(Path(folder), seed, target, kind, master, options.kills)
+        took = time.monotonic() - began
+        print(f"{what}: {problem or 'the same lake'} ({took:.0f} s)", flush=True)
         failed += problem is not None
     print("no failures" if not failed else f"{failed} failures")
     return 1 if failed else 0
@@ -57,33 +64,53 @@ def make(folder: Path, seed: int) -> None:
             path, ["tibmsg"], size=600_000, container="raw", seed=seed + number, faults=damaged
         )
     lossy = Faults(loss=0.005, reorder=0.02, duplicates=0.01)
-    generate(folder / "p.pcapng", size=500_000, seed=seed, faults=lossy)
+    generate(folder / "p.pcapng", size=300_000, seed=seed, faults=lossy)
+    whole = folder.parent / "whole.pcap"
+    generate(whole, size=400_000, container="pcap", connections=1, seed=seed, faults=lossy)
+    (folder / "rotated").mkdir()
+    for number, content in enumerate(rotated(whole, 4)):
+        (folder / "rotated" / f"{8 + number}.pcap").write_bytes(content)
 
 
-def one_round(folder: Path, seed: int, target: Target, is_stream: bool, kills: int) -> str | None:
+def tell(text: str) -> None:
+    print(f"  {time.strftime('%H:%M:%S')} {text}", flush=True)
+
+
+def one_round(
+    folder: Path, seed: int, target: Target, kind: str, master: str, kills: int
+) -> str | None:
     """What differs; None if nothing does."""
     random = Random(seed)
     captures, lake = folder / "captures", folder / "lake"
     make(captures, seed)
     run_pipeline(None, captures, folder / "undisturbed")
-    command = ["pipeline", str(captures), "--out", str(lake), "--master", MASTERS[target], "-q"]
+    command = ["pipeline", str(captures), "--out", str(lake), "--master", master, "-q"]
     command += ["--split-bytes", "100000", "--commit-bytes", "500000"]
     most_s = 30.0 if target == "driver" else 4.0
-    if not is_stream:
-        kill_until_done(command, target, random, kills=kills, most_s=most_s)
+    if kind == "batch":
+        kill_until_done(command, target, random, kills=kills, most_s=most_s, told=tell)
     else:
-        command += ["--stream", "--every", "0.2", "--settle", "5"]
-        growing = threading.Thread(target=grow, args=(captures / "0.bin", random.random()))
-        growing.start()
+        # Connections are closed, and go on, as their captures grow in jumps.
+        command += ["--stream", "--every", "0.2", "--settle", str(random.choice([1, 5]))]
+        sizes = {str(path): path.stat().st_size for path in captures.rglob("*.*")}
+        growing = [
+            threading.Thread(target=write_again, args=(paths, Random(random.random())))
+            for paths in ([captures / "0.bin"], sorted_names(captures / "rotated"))
+        ]
+        for thread in growing:
+            thread.start()
 
         def is_over() -> bool:
-            if growing.is_alive() or not (lake / "_wireloom/log").exists():
+            if any(each.is_alive() for each in growing) or not (lake / "_wireloom/log").exists():
                 return False
-            known = Lake(lake).state.inputs
-            return len(known) == 5 and all(one.end == one.size for one in known.values())
+            known = Lake(lake).state.inputs.values()
+            return {one.path: one.size for one in known if not one.is_open} == sizes
 
-        kill_until_done(command, target, random, kills=kills, most_s=most_s, is_over=is_over)
-        growing.join()
+        kill_until_done(
+            command, target, random, kills=kills, most_s=most_s, is_over=is_over, told=tell
+        )
+        for thread in growing:
+            thread.join()
     wanted, found = lake_tables(folder / "undisturbed"), lake_tables(lake)
     for name in sorted(wanted.keys() | found.keys()):
         if wanted.get(name) != found.get(name):
@@ -94,14 +121,14 @@ def one_round(folder: Path, seed: int, target: Target, is_stream: bool, kills: i
     return None
 
 
-def grow(path: Path, speed: float) -> None:
-    """Take a capture away and write it again, bit by bit."""
-    content = path.read_bytes()
-    path.write_bytes(content[:1000])
-    at = 1000
-    while at < len(content):
-        time.sleep(0.2 + speed)
-        size = 1 + int(30_000 * (1 + speed))
-        with path.open("ab") as file:
-            file.write(content[at : at + size])
-        at += size
+def sorted_names(folder: Path) -> list[Path]:
+    """Rotated captures in their order."""
+    return sorted(folder.iterdir(), key=lambda path: int(path.stem))
+
+
+def write_again(paths: list[Path], random: Random) -> None:
+    """Take captures away and write them again, one after the other, bit by bit."""
+    files = [(path, path.read_bytes()) for path in paths]
+    for path in paths:
+        path.unlink()
+    write_slowly(files, random, total_s=random.uniform(10, 60))

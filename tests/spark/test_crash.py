@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from pathlib import Path
 from random import Random
 
@@ -11,7 +12,8 @@ import pytest
 
 from wireloom.lake import Lake
 from wireloom.spark.pipeline import run_pipeline
-from wireloom.testing.crashes import Target, kill_until_done
+from wireloom.tabulate import Settings
+from wireloom.testing.crashes import Target, kill_until_done, rotated, write_slowly
 from wireloom.testing.generate import Faults, generate
 from wireloom.testing.lakes import lake_tables
 
@@ -73,6 +75,37 @@ def test_killing_the_driver_of_a_stream_changes_nothing(
 
     kill_until_done(follow, "driver", Random(2), kills=3, most_s=4, is_over=is_over)
     check(lake, undisturbed)
+
+
+def test_killing_the_driver_of_a_stream_of_rotated_packets_changes_nothing(tmp_path: Path) -> None:
+    folder, lake, random = tmp_path / "captures", tmp_path / "lake", Random(5)
+    folder.mkdir()
+    faults = Faults(loss=0.01, reorder=0.02, duplicates=0.01)
+    whole = tmp_path / "whole.pcap"
+    generate(whole, size=200_000, container="pcap", connections=1, seed=4, faults=faults)
+    files = [(folder / f"{8 + n}.pcap", data) for n, data in enumerate(rotated(whole, 4))]
+    tables = ("--tables", "frames,messages", "-q", "--master", "none")
+    # Complete after a moment, so that connections are closed, and go on all the same.
+    follow = ["pipeline", str(folder), "--out", str(lake), *tables, "--stream"]
+    follow += ["--every", "0.05", "--settle", "0.5"]
+    writing = threading.Thread(
+        target=write_slowly, args=(files, Random(6)), kwargs={"total_s": 12.0}
+    )
+    writing.start()
+
+    def is_over() -> bool:
+        if writing.is_alive() or not (lake / "_wireloom/log").exists():
+            return False
+        known = Lake(lake).state.inputs.values()
+        sizes = {one.path: one.size for one in known if not one.is_open}
+        return sizes == {str(path): len(data) for path, data in files}
+
+    done = kill_until_done(follow, "driver", random, kills=4, most_s=5, is_over=is_over)
+    writing.join()
+    assert done.kills == 4
+    batch = tmp_path / "batch"
+    run_pipeline(None, folder, batch, Settings(tables=("frames", "messages")))
+    check(lake, lake_tables(batch))
 
 
 @pytest.mark.slow

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import defaultdict
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,7 +17,7 @@ from wireloom.cli import main
 from wireloom.errors import DecodeError
 from wireloom.lake import Lake
 from wireloom.spark.lake import read_table, register_tables
-from wireloom.spark.pipeline import PipelineOptions, reprocess, run_pipeline
+from wireloom.spark.pipeline import PipelineOptions, follow, reprocess, run_pipeline
 from wireloom.tabulate import Settings, tabulate
 from wireloom.testing.generate import Faults, generate
 from wireloom.testing.lakes import lake_tables, sorted_rows
@@ -65,6 +67,23 @@ def test_a_lake_made_on_spark_has_the_rows_of_one_pass(
     assert report.bytes_read == done[-1] == size
     assert run_pipeline(spark, captures, tmp_path / "lake", None, how).commits == 0
     assert reprocess(spark, tmp_path / "lake").commits == 0
+
+
+@pytest.mark.parametrize("writer", ["arrow", "spark"])
+def test_captures_are_followed_on_spark(
+    spark: SparkSession, captures: list[Path], tmp_path: Path, writer: Any
+) -> None:
+    folder, lake = tmp_path / "live", tmp_path / "lake"
+    folder.mkdir()
+    settings, how = Settings(tables=("messages",)), PipelineOptions(writer=writer)
+    stop = Event()
+    stop.set()
+    for path in captures:  # connections of the third may go on in the fourth
+        shutil.copy(path, folder)
+        report = follow(spark, [folder], lake, settings, how, stop=stop)
+        assert report.files_read == 1
+    run_pipeline(None, folder, tmp_path / "batch", settings)
+    assert lake_tables(lake) == lake_tables(tmp_path / "batch")
 
 
 def test_spark_may_write_the_tables(

@@ -32,6 +32,7 @@ from wireloom.columnar.kernel import load
 from wireloom.columnar.split import seams
 from wireloom.errors import SourceError
 from wireloom.framing import Problem
+from wireloom.tabulate.accounting import Totals
 from wireloom.tabulate.desk import Desk
 from wireloom.tabulate.detection import FIRST_LOOK, PREFIX
 from wireloom.tabulate.reading import _format_of, _mapped, _nothing, _scan_settings
@@ -278,17 +279,20 @@ class _Place:
 class Follower:
     """Reads captures that grow and follow each other, as far as it is told, in any steps."""
 
-    def __init__(self, settings: Settings, *, part: int = 0, parts: int = 1) -> None:
+    def __init__(
+        self, settings: Settings, *, part: int = 0, parts: int = 1, workers: int = 1
+    ) -> None:
         """Nothing is read yet.
 
         Args:
             settings: what is wanted.
             part: which share of the connections; raw captures and damage are in the first.
             parts: into how many shares connections are divided.
+            workers: threads that decode; 1: none besides the caller's. `close` ends them.
         """
         self._kernel: Any = load()
         self._is_first = part == 0
-        self._tabulator = Tabulator(settings)
+        self._tabulator = Tabulator(settings, workers=workers)
         self._reassembler = Reassembler(self._kernel, settings.reassembly, _PACKETS, (part, parts))
         self._rows: Any = self._kernel.Packets(_PACKETS)
         self._places: dict[str, _Place] = {}
@@ -297,6 +301,30 @@ class Follower:
     def positions(self) -> dict[str, int]:
         """Where it is in every capture that it has begun to read."""
         return {path: place.position for path, place in self._places.items() if place.position}
+
+    @property
+    def totals(self) -> Totals:
+        """What became of the bytes of all streams that have ended."""
+        return self._tabulator.totals
+
+    @property
+    def unfinished(self) -> dict[str, int]:
+        """What became so far of the bytes of streams that are open, after `advance`."""
+        return self._tabulator.unfinished
+
+    def begin(self, path: str, position: int) -> None:
+        """Leave out what is before that place of a packet capture: the end of a record.
+
+        Raises:
+            SourceError: the capture cannot be opened or read.
+        """
+        walk = PacketWalk()
+        packet_frontier(path, walk, position, is_final=True)
+        self._places[path] = _Place(walk.position, walk.state)
+
+    def close(self) -> None:
+        """It is not needed any more."""
+        self._tabulator.stop()
 
     def can_reach(self, positions: Mapping[str, int]) -> bool:
         """Whether it is nowhere behind these places."""

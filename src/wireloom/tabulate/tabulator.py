@@ -130,6 +130,25 @@ class Tabulator:
         yield from self._finished(0)
         yield from self._counted(self._collector.flush())
 
+    @property
+    def unfinished(self) -> dict[str, int]:
+        """The sums over the streams that are open, after `flush`.
+
+        ``waiting`` are bytes of which nothing was told yet; bytes that were captured twice, or are
+        held behind a hole, are not among them.
+        """
+        found = dict.fromkeys(("streams", "decoded", "quarantined", "gap", "waiting", "frames"), 0)
+        for reader in self._streams.values():
+            tally = reader.origin.tally
+            told = tally.decoded + tally.quarantined + tally.gap
+            found["streams"] += 1
+            found["decoded"] += tally.decoded
+            found["quarantined"] += tally.quarantined
+            found["gap"] += tally.gap
+            found["waiting"] += reader.counts.captured - told
+            found["frames"] += tally.frames
+        return found
+
     def close(self) -> Batches:
         """Everything that is left; streams that have not ended end here.
 

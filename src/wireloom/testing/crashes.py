@@ -18,7 +18,18 @@ from pathlib import Path
 from random import Random
 from typing import Final, Literal
 
-__all__ = ["TARGETS", "Kills", "Target", "kill_until_done", "start", "stop"]
+from wireloom.captures import packet_ranges
+
+__all__ = [
+    "TARGETS",
+    "Kills",
+    "Target",
+    "kill_until_done",
+    "rotated",
+    "start",
+    "stop",
+    "write_slowly",
+]
 
 Target = Literal["driver", "worker", "executor"]
 TARGETS: Final[tuple[Target, ...]] = ("driver", "worker", "executor")
@@ -40,6 +51,27 @@ class Kills:
     """What the runs wrote to stderr."""
 
 
+def rotated(pcap: Path, count: int) -> list[bytes]:
+    """The contents of the files that a capture program makes that starts a new one now and then."""
+    data = pcap.read_bytes()
+    parts = packet_ranges(pcap, count)
+    return [(data[:24] if part.start else b"") + data[part.start : part.end] for part in parts]
+
+
+def write_slowly(files: Sequence[tuple[Path, bytes]], random: Random, *, total_s: float) -> None:
+    """Write files one after the other, bit by bit."""
+    left = sum(len(content) for _, content in files)
+    pace_s = total_s / max(1, left)
+    for path, content in files:
+        at = 0
+        while at < len(content):
+            size = random.randrange(1, max(2, len(content) // 3))
+            with path.open("ab") as file:
+                file.write(content[at : at + size])
+            time.sleep(len(content[at : at + size]) * pace_s)
+            at += size
+
+
 def start(arguments: Sequence[str]) -> subprocess.Popen[str]:
     """A command of Wireloom as a process."""
     return subprocess.Popen(
@@ -59,6 +91,7 @@ def kill_until_done(
     most_s: float,
     limit_s: float = 300.0,
     is_over: Callable[[], bool] | None = None,
+    told: Callable[[str], None] | None = None,
 ) -> Kills:
     """Run a pipeline, kill one of its processes at a random moment, and so on.
 
@@ -71,19 +104,23 @@ def kill_until_done(
         limit_s: longest time for a run.
         is_over: for a run that goes on for ever: whether it has done everything. The one that is
             left alone is then asked to end.
+        told: called with what is going on.
 
     Raises:
         TimeoutError: a run does not end.
         RuntimeError: a run that was left alone, or that should have survived, failed.
     """
     done = Kills()
+    tell = told or (lambda text: None)
     while True:
         done.runs += 1
+        tell(f"run {done.runs}")
         process = start(arguments)
         was_killed = False
         if done.kills < kills:
             was_killed = _kill(process, target, random.uniform(0, most_s))
             done.kills += was_killed
+            tell("killed" if was_killed else "ended before it was killed")
         elif is_over is not None:
             ends = time.monotonic() + limit_s
             while process.poll() is None and not is_over() and time.monotonic() < ends:

@@ -8,8 +8,9 @@ shares meet, and commits. What Spark moves are descriptions of files.
 from __future__ import annotations
 
 from wireloom.spark.pipeline.options import DEFAULT_MASTER, PipelineOptions
+from wireloom.spark.pipeline.report import Report
 from wireloom.spark.pipeline.reprocess import reprocess
-from wireloom.spark.pipeline.run import Report, run_pipeline
+from wireloom.spark.pipeline.run import run_pipeline
 from wireloom.spark.pipeline.stream import StreamOptions, follow
 
 __all__ = [

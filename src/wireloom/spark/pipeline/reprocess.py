@@ -17,7 +17,8 @@ from wireloom.lake.rewriting import read_batches
 from wireloom.rows import shown
 from wireloom.spark.pipeline.options import PipelineOptions
 from wireloom.spark.pipeline.quarantine import Quarantine
-from wireloom.spark.pipeline.run import Report, Runner
+from wireloom.spark.pipeline.report import Report
+from wireloom.spark.pipeline.run import Runner
 from wireloom.spark.pipeline.tasks import Progress
 from wireloom.spark.pipeline.work import Outcome
 from wireloom.tabulate import Settings

@@ -28,6 +28,7 @@ from wireloom.rows import shown
 from wireloom.spark.pipeline.options import PipelineOptions
 from wireloom.spark.pipeline.plan import Part, Range, Unit, expand, is_packets, plan_raw
 from wireloom.spark.pipeline.quarantine import Quarantine
+from wireloom.spark.pipeline.report import COUNTS, Report
 from wireloom.spark.pipeline.seams import Chain
 from wireloom.spark.pipeline.shuffle import run_shuffled
 from wireloom.spark.pipeline.sparkwriter import write_tables
@@ -40,7 +41,7 @@ from wireloom.tabulate import Settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ALWAYS", "Group", "Report", "Runner", "run_pipeline"]
+__all__ = ["ALWAYS", "Group", "Runner", "run_pipeline"]
 
 ALWAYS: Final = ("errors", "gaps", "accounting")
 """Tables that are always written: without them nobody could tell what is missing."""
@@ -51,48 +52,6 @@ _MUCH: Final = 1 << 30
 """Bytes of packet captures that are worth a shuffle."""
 _SMALL: Final = 8 << 20
 """Bytes of packet captures that one task reads faster than several."""
-
-_COUNTS: Final = (
-    "captured",
-    "decoded",
-    "quarantined",
-    "gap",
-    "duplicate",
-    "missing",
-    "frames",
-    "packets",
-)
-
-
-@dataclass(slots=True)
-class Report:
-    """What a run has done."""
-
-    files_read: int = 0
-    files_known: int = 0
-    """Captures that had been read before and have not changed."""
-    files_replaced: int = 0
-    """Captures that have changed: their rows were replaced."""
-    bytes_read: int = 0
-    commits: int = 0
-    repairs: int = 0
-    """Ranges that were read again because they did not meet."""
-    seconds: float = 0.0
-    rows: dict[str, int] = field(default_factory=dict)
-    """Rows written, by table."""
-    totals: dict[str, int] = field(default_factory=dict)
-    """Sums of the accounting of what was read."""
-
-    def add(self, outcomes: Iterable[Outcome]) -> None:
-        """Count what tasks have done."""
-        for outcome in outcomes:
-            for name in (*_COUNTS, "errors", "damaged", "streams"):
-                self.totals[name] = self.totals.get(name, 0) + outcome.totals.get(name, 0)
-
-    def wrote(self, files: Iterable[DataFile]) -> None:
-        """Count files that were committed."""
-        for file in files:
-            self.rows[file.table] = self.rows.get(file.table, 0) + file.rows
 
 
 def run_pipeline(
@@ -169,7 +128,8 @@ class Runner:
         changed = [change for change in changes if change.kind != "same" or change.now.is_open]
         self.report.files_known = len(changes) - len(changed)
         raw, packets = _by_kind(changed)
-        groups = [*self._packet_groups(packets), *self._raw_groups(raw)]
+        order = {change.now.path: number for number, change in enumerate(changes)}
+        groups = [*self._packet_groups(packets, order), *self._raw_groups(raw)]
         if planned is not None:
             planned(sum(one.size for group in groups for one in group.inputs))
         if groups:
@@ -184,6 +144,15 @@ class Runner:
     def known(self) -> Mapping[str, Input]:
         """Captures that the lake knows, by path."""
         return self._writing.lake.state.inputs
+
+    @property
+    def files(self) -> Mapping[str, DataFile]:
+        """Files that the lake has, by path."""
+        return self._writing.lake.state.files
+
+    def staged(self) -> StagedWriter:
+        """What writes files for a commit, in this process."""
+        return StagedWriter(self._writing.root, self._writing.run, self._options.writing)
 
     def expand(self, sources: Sequence[str | os.PathLike[str]]) -> list[str]:
         """The captures that are meant, without what is in the lake itself.
@@ -224,7 +193,9 @@ class Runner:
         if group.inputs:
             yield group
 
-    def _packet_groups(self, changes: Sequence[Change]) -> Iterator[Group]:
+    def _packet_groups(
+        self, changes: Sequence[Change], order: Mapping[str, int]
+    ) -> Iterator[Group]:
         """Those of a folder as one capture; those that changed with what they were read with."""
         new: dict[str, Group] = {}
         together: dict[str, dict[str, Change]] = {}
@@ -240,6 +211,8 @@ class Runner:
             for before in self.known.values():
                 if before.state.get("capture") == capture:
                     group.add(changed.get(before.path) or _again(before, changed))
+            if all(one.path in order for one in group.inputs):
+                group.inputs.sort(key=lambda one: order[one.path])
             yield group
         yield from new.values()
 
@@ -338,8 +311,21 @@ class Runner:
         assert self._job is not None
         return self._job.settings
 
-    def commit(self, group: Group, outcomes: Sequence[Outcome], inputs: Sequence[Input]) -> None:
-        """All that was made of a group, in place of what was there of it, in one step."""
+    def commit(
+        self,
+        group: Group,
+        outcomes: Sequence[Outcome],
+        inputs: Sequence[Input],
+        batch: tuple[str, int] | None = None,
+    ) -> None:
+        """All that was made of a group, in place of what was there of it, in one step.
+
+        Args:
+            group: what was read.
+            outcomes: what was made of it.
+            inputs: captures as they are known from now on.
+            batch: who sent it, and which of its batches it is.
+        """
         writing = self._writing
         kept: list[DataFile] = []
         gone: list[str] = []
@@ -353,16 +339,18 @@ class Runner:
         self.report.add(outcomes)
         notes = {"rows": sum(file.rows for file in new), "columns": self._columns()}
         now = {one.path for one in inputs}
+        self.report.withdrew([self.files[path] for path in group.withdrawn])
         writing.commit(
             [*kept, *new],
-            remove=gone,
+            remove=[*gone, *group.withdrawn],
             inputs=inputs,
             forget=group.replaced - now,
+            batch=batch,
             notes=notes,
         )
         self.report.wrote(new)
         self.report.commits += 1
-        self.report.files_read += len(inputs)
+        self.report.files_read += len(inputs) if group.files is None else group.files
         self.report.files_replaced += len(group.replaced)
         self.report.bytes_read += group.size
         self._finish(group.size)
@@ -375,6 +363,8 @@ class Runner:
         units: list[Unit] = []
         for one in outcomes:
             unit = one.unit
+            if unit is None:
+                continue  # its rows are written
             assert not isinstance(unit, Quarantine)
             if isinstance(unit, Range):
                 unit = Range(unit.path, one.start, one.end, is_seam=True)
@@ -401,6 +391,9 @@ class Runner:
         known = []
         for one in inputs:
             before = self.known.get(one.path)
+            if one.kind == "packets":
+                known.append(one)
+                continue
             if one.first and before is not None:
                 _add(rows, before.state["accounting"])
             if one.is_open:
@@ -408,18 +401,18 @@ class Runner:
             known.append(one)
         if not rows:
             return [], known
-        with StagedWriter(self._writing.root, self._writing.run, self._options.writing) as writer:
+        with self.staged() as writer:
             writer.write("accounting", from_rows(table("accounting"), list(rows.values())))
             return writer.close(), known
 
 
 def _add(rows: dict[str, dict[str, Any]], row: Mapping[str, Any]) -> None:
     total = rows.setdefault(row["source"], {**row, **_ZERO})
-    for name in _COUNTS:
+    for name in COUNTS:
         total[name] += row[name]
 
 
-_ZERO: Final = dict.fromkeys(_COUNTS, 0)
+_ZERO: Final = dict.fromkeys(COUNTS, 0)
 
 
 @dataclass(slots=True)
@@ -430,6 +423,10 @@ class Group:
     inputs: list[Input] = field(default_factory=list)
     replaced: set[str] = field(default_factory=set)
     """Those of which the lake has rows that go."""
+    withdrawn: list[str] = field(default_factory=list)
+    """Files that go."""
+    files: int | None = None
+    """How many captures are counted as read; None: those that are told of."""
     size: int = 0
 
     def add(self, change: Change) -> None:

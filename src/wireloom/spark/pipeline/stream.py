@@ -5,8 +5,8 @@ pipeline that is killed goes on from there, and the rows are the same as if it n
 
 A raw capture that still grows is read up to its last bytes, which may be a frame that is not
 complete: they wait until there are more, or until nothing is added for a while. Then the capture is
-*settled*, and read to its end. All other captures (packets, packed ones) are read when they are
-settled, each one by itself.
+*settled*, and read to its end. Packed ones are read when they are settled. The packet captures of a
+folder are read as one; see `wireloom.spark.pipeline.folders`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,18 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from threading import Event
 from typing import TYPE_CHECKING, Final
 
 from wireloom.errors import OptionError, SourceError
 from wireloom.lake import Change, Input, Lake, compare
+from wireloom.spark.pipeline.folders import is_pending
 from wireloom.spark.pipeline.options import PipelineOptions
-from wireloom.spark.pipeline.plan import Part, Range, Unit, Whole, cut, is_packets
-from wireloom.spark.pipeline.run import Group, Report, Runner
+from wireloom.spark.pipeline.packets import PacketStream
+from wireloom.spark.pipeline.plan import Range, Unit, Whole, cut, is_packets
+from wireloom.spark.pipeline.report import Report
+from wireloom.spark.pipeline.run import Group, Runner
 from wireloom.spark.pipeline.seams import Chain
 from wireloom.tabulate import Settings
 from wireloom.tabulate.reading import splittable
@@ -92,14 +96,17 @@ def follow(
     with Lake.create(lake).write() as writing:
         runner = Runner(spark, writing, settings or Settings(), options or PipelineOptions())
         follower = _Follower(runner, list(sources), how)
-        while not is_over.is_set():
-            began = time.monotonic()
-            if follower.round() and told is not None:
-                told(runner.report)
-            is_over.wait(max(0.0, how.every_s - (time.monotonic() - began)))
-        while follower.round(is_last=True):
-            if told is not None:
-                told(runner.report)
+        try:
+            while not is_over.is_set():
+                began = time.monotonic()
+                if follower.round() and told is not None:
+                    told(runner.report)
+                is_over.wait(max(0.0, how.every_s - (time.monotonic() - began)))
+            while follower.round(is_last=True):
+                if told is not None:
+                    told(runner.report)
+        finally:
+            follower.close()
         return runner.report
 
 
@@ -142,12 +149,34 @@ class _Follower:
         self._runner = runner
         self._sources = sources
         self._how = how
+        self._packets = PacketStream(runner, self._is_ours, how.settle_s, how.max_bytes)
+        self._over: set[str] = set()
+
+    def close(self) -> None:
+        self._packets.close()
+
+    def _is_ours(self, path: str) -> bool:
+        """Whether a file with that path would be a source."""
+        sources = (os.path.abspath(source) for source in self._sources)
+        return any(path.startswith(f"{one}{os.sep}") or fnmatch(path, one) for one in sources)
 
     def round(self, *, is_last: bool = False) -> bool:
         """Read what is new, up to the limit; whether there was anything."""
+        try:
+            changes = compare(self._runner.expand(self._sources), self._runner.known)
+            raw, packets = _by_kind(changes)
+        except SourceError:
+            return False  # nothing there yet, or just being rotated: the next round sees
+        pending = [change.now.path for change in changes if is_pending(change)]
+        if pending:
+            self._runner.prepare(pending)
+        is_any = self._raw(raw, is_last)
+        return self._packets.round(packets, is_last=is_last) or is_any
+
+    def _raw(self, changes: Sequence[Change], is_last: bool) -> bool:
         steps: list[_Step] = []
         size = 0
-        for step in self._steps(is_last):
+        for step in self._steps(changes, is_last):
             if steps and size + step.size > self._how.max_bytes:
                 break
             steps.append(step)
@@ -169,42 +198,29 @@ class _Follower:
             group.size += step.size
             if step.replaced is not None:
                 group.replaced.add(step.replaced)
+            if is_last and not taken.is_open:
+                self._over.add(taken.path)  # what is added from now on is for the next run
         if inputs:
             runner.commit(group, done, inputs)
         return bool(inputs)
 
-    def _steps(self, is_last: bool) -> Iterator[_Step]:
-        runner = self._runner
-        try:
-            changes = compare(runner.expand(self._sources), runner.known)
-        except SourceError:
-            return  # nothing there yet, or just being rotated: the next round sees
-        pending = [change for change in changes if change.kind != "same" or change.now.is_open]
-        if pending:
-            runner.prepare([change.now.path for change in pending])
+    def _steps(self, changes: Sequence[Change], is_last: bool) -> Iterator[_Step]:
         now = time.time_ns()
-        for change in pending:
-            idle_s = (now - change.now.mtime_ns) / 1e9
-            step = self._step(change, is_last or idle_s >= self._how.settle_s)
-            if step is not None:
-                yield step
+        for change in changes:
+            if is_pending(change) and change.now.path not in self._over:
+                idle_s = (now - change.now.mtime_ns) / 1e9
+                step = self._step(change, is_last or idle_s >= self._how.settle_s)
+                if step is not None:
+                    yield step
 
     def _step(self, change: Change, is_settled: bool) -> _Step | None:
         before, now = change.before, change.now
         # One that was read to its end, moved or was rewritten is read again from its start.
         is_on = before is not None and before.is_open and change.kind in ("same", "grown")
         first = before.end if is_on and before is not None else 0
-        kind = "packets" if is_packets(now.path) else "raw"
-        known = replace(now, kind=kind, end=now.size, first=first, is_open=False, state={})
-        is_split = kind == "raw" and now.size > 0 and splittable(now.path, self._runner.settings)
-        if not is_split:
-            if not is_settled:
-                return None
-            unit: Unit = Whole((now.path,), now.size)
-            if kind == "packets":
-                known = replace(known, state={"capture": f"{self._runner.version}:{now.path}"})
-                unit = Part((now.path,), 0, 1, now.size)
-            return _Step(change, [unit], known)
+        known = replace(now, kind="raw", end=now.size, first=first, is_open=False, state={})
+        if not now.size or not splittable(now.path, self._runner.settings):
+            return _Step(change, [Whole((now.path,), now.size)], known) if is_settled else None
         last = now.size if is_settled else now.size - MARGIN
         if not is_settled and last - first < MARGIN:
             return None
@@ -212,6 +228,17 @@ class _Follower:
         known = replace(known, is_open=last < now.size)
         units: list[Unit] = list(cut(now.path, first, last, self._runner.split_bytes(last - first)))
         return _Step(change, units, known, Chain(now.path, first, last), is_settled)
+
+
+def _by_kind(changes: Sequence[Change]) -> tuple[list[Change], list[Change]]:
+    """Raw captures, and packet captures."""
+    raw: list[Change] = []
+    packets: list[Change] = []
+    for change in changes:
+        is_known = change.kind == "same"
+        kind = change.now.kind == "packets" if is_known else is_packets(change.now.path)
+        (packets if kind else raw).append(change)
+    return raw, packets
 
 
 def _is_of(unit: object, path: str) -> bool:

@@ -44,7 +44,8 @@ class Job:
 class Outcome:
     """What a task has done."""
 
-    unit: Unit | Quarantine
+    unit: Unit | Quarantine | None
+    """None: it was done by the driver."""
     files: tuple[DataFile, ...] = ()
     start: int = 0
     """Of a range: where its rows begin."""
