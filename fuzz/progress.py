@@ -34,7 +34,8 @@ class Progress:
         """So many more are done."""
         self.done += count
         left = (self._total - self.done) / max(self.rate, 1e-9)
-        line = f"{self._what}: {self.done:,}/{self._total:,}, {self.rate:,.0f}/s, {_span(left)} left"
+        count = f"{self.done:,}/{self._total:,}, {self.rate:,.0f}/s"
+        line = f"{self._what}: {count}, {_span(left)} left"
         if sys.stderr.isatty():
             sys.stderr.write(f"\r\x1b[K{line}" if self.done < self._total else "\r\x1b[K")
         elif time.monotonic() - self._told >= _EVERY:

@@ -77,7 +77,7 @@ class _Member:
         """
         if self._fault is None:
             try:
-                out = self._inner.decompress(self._remember(data), room)
+                out: bytes = self._inner.decompress(self._remember(data), room)
             except (zlib.error, ZstdError) as error:
                 self._fault = error
             else:

@@ -213,9 +213,7 @@ class Assembly:
         if pa.types.is_dictionary(type):
             indices = _nulls(type.index_type, count)
             names = self._names.get(column.name)
-            return pa.DictionaryArray.from_arrays(
-                indices, strings([]) if names is None else names
-            )
+            return pa.DictionaryArray.from_arrays(indices, strings([]) if names is None else names)
         return _nulls(type, count) if pa.types.is_integer(type) else pa.nulls(count, type)
 
     def _bits(self, filled: Filled, forms: set[int]) -> pa.Buffer:

@@ -137,10 +137,8 @@ class _Splitter(Generic[_T]):
     def _scan(self, first: int, last: int) -> _Part[_T]:
         """Scan the segment from `first` to `last`."""
         scanner, work = self._tools()
-        chain = CHAIN if first else 0
-        batches = [
-            (batch, work(batch)) for batch in scanner.scan_range(self.data, first, last, chain=chain)
-        ]
+        found = scanner.scan_range(self.data, first, last, chain=CHAIN if first else 0)
+        batches = [(batch, work(batch)) for batch in found]
         return _Part(scanner.start, scanner.position if scanner.start >= 0 else 0, batches)
 
     # --- in the caller's thread
@@ -221,11 +219,7 @@ def _starts_at(batch: FrameBatch, at: int) -> bool:
 def _from(batch: FrameBatch, at: int) -> FrameBatch:
     """What of a batch starts at `at` in the stream or behind it."""
     index = bisect_left(batch.offsets, at - batch.base)
-    kept = [
-        pair
-        for pair in zip(batch.others, batch.reaches, strict=True)
-        if pair[0].offset >= at
-    ]
+    kept = [pair for pair in zip(batch.others, batch.reaches, strict=True) if pair[0].offset >= at]
     if not index and len(kept) == len(batch.others):
         return batch
     rest = batch.part(index, batch.count)

@@ -7,15 +7,19 @@ read instead, which costs no more than the page faults of a map do, and a missin
 from __future__ import annotations
 
 import os
-import sys
 from abc import ABC, abstractmethod
+from mmap import mmap
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
+from typing import Final
 
 from wireloom.errors import SourceError
 
 __all__ = ["InMemory", "Stored", "StoredFile"]
+
+_PREAD: Final = getattr(os, "pread", None)
+"""Reads at a place without moving there; Windows has none."""
 
 
 class Stored(ABC):
@@ -44,7 +48,7 @@ class Stored(ABC):
 class InMemory(Stored):
     """A stream in memory; nothing is copied."""
 
-    def __init__(self, data: bytes | bytearray | memoryview) -> None:
+    def __init__(self, data: bytes | bytearray | memoryview | mmap) -> None:
         self._data = memoryview(data).cast("B")
         self.size = self.block = self.ahead = len(self._data)
 
@@ -117,8 +121,9 @@ class StoredFile(Stored):
         return memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
 
     def _some(self, at: int, size: int) -> bytes:
-        if sys.platform != "win32":
-            return os.pread(self._file.fileno(), size, at)
+        if _PREAD is not None:
+            found: bytes = _PREAD(self._file.fileno(), size, at)
+            return found
         with self._lock:
             self._file.seek(at)
             return self._file.read(size)

@@ -150,9 +150,7 @@ def make_mutant(name: str, index: int, seed: int = 1) -> Mutant:
 @cache
 def _settings(name: str, batch_rows: int) -> Settings:
     limits = ReassemblyLimits() if batch_rows == 1 << 16 else _WAITING
-    return Settings(
-        formats=(name,), include_raw=True, batch_rows=batch_rows, reassembly=limits
-    )
+    return Settings(formats=(name,), include_raw=True, batch_rows=batch_rows, reassembly=limits)
 
 
 def _missing(data: bytes, whole: Sequence[bytes], settings: Settings) -> list[bytes]:
@@ -306,9 +304,7 @@ _HEADER: Final = 16
 """Bytes of the header of a record, or of what is looked at of a block's."""
 
 
-def _unhurt(
-    frames: Sequence[bytes], hurt: list[tuple[int, int]], lost: int
-) -> list[bytes]:
+def _unhurt(frames: Sequence[bytes], hurt: list[tuple[int, int]], lost: int) -> list[bytes]:
     """The frames outside of ranges that suffered.
 
     A frame that has lost bytes is legal, for all that a reader can know, with as many of the next
