@@ -20,6 +20,7 @@ from heapq import heappush, heapreplace
 from pathlib import Path
 from types import FrameType
 
+from progress import Progress
 from resources import seeds
 from targets import Target
 
@@ -184,31 +185,16 @@ def run_mutants(name: str, count: int, seed: int, jobs: int = 0) -> Outcome:
     jobs = jobs or os.cpu_count() or 1
     context = multiprocessing.get_context("spawn")
     with context.Pool(jobs, _begin, (name, seeds(name), seed)) as pool:
-        began = time.perf_counter()
+        progress = Progress(name, count)
         for outcome in pool.imap_unordered(_batch, tasks):
             for cause, notes in outcome.notes.items():
                 for note in notes[: max(0, SHOWN - len(total.notes.get(cause, ())))]:
                     print(note, flush=True)
             total.add(outcome)
-            _progress(name, total, count, began)
-    seconds = time.perf_counter() - began
+            progress.add(outcome.mutants)
     print(
         f"{name}: {total.mutants:,} mutants, {total.accepted:,} of them valid, "
-        f"{total.failures} failures, {total.mutants / seconds:,.0f}/s, {seconds:.0f} s",
+        f"{total.failures} failures, {progress.rate:,.0f}/s, {progress.seconds:.0f} s",
         flush=True,
     )
     return total
-
-
-def _progress(name: str, total: Outcome, count: int, began: float) -> None:
-    """One line that is written over on a terminal; in a log, one line for every tenth."""
-    seconds = time.perf_counter() - began
-    left = seconds / total.mutants * (count - total.mutants)
-    line = (
-        f"{name}: {total.mutants:,}/{count:,}, {total.mutants / seconds:,.0f}/s, {left:.0f} s left"
-    )
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{line}" if total.mutants < count else "\r\x1b[K")
-    elif count >= 10 * BATCH and total.mutants % (count // 10) < BATCH:
-        sys.stderr.write(line + "\n")
-    sys.stderr.flush()

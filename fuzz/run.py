@@ -18,7 +18,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from captures import run_captures
+from captures import reproduce_capture, run_captures
 from growth import check_growth
 from mutants import Slow, run_mutants, save
 from sanitized import run_sanitized
@@ -41,6 +41,11 @@ def main() -> int:
     options = parse()
     if options.reproduce:
         return reproduce(Path(options.reproduce), options.format)
+    if options.mutant:
+        name, _, index = options.mutant.partition(":")
+        return reproduce_capture(name, int(index), options.seed)
+    if options.only_sanitized:
+        return run_sanitized(options.mutants, options.seed, options.jobs)
     wanted = options.format or list(names())
     if options.atheris is not None:
         from coverage_guided import run_atheris
@@ -72,6 +77,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="other mutants than those of seed 1")
     parser.add_argument("--jobs", type=int, default=0, help="processes; one a core by default")
     parser.add_argument("--no-tables", action="store_true", help="leave the compiled tables out")
+    parser.add_argument(
+        "--only-sanitized",
+        action="store_true",
+        help="only the compiled tables, with AddressSanitizer in the kernel",
+    )
     parser.add_argument("--no-growth", action="store_true", help="leave the slow patterns out")
     parser.add_argument(
         "--atheris", type=int, metavar="SECONDS", help="follow coverage instead, so long a target"
@@ -81,6 +91,9 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--only-captures", action="store_true", help="leave the formats out")
     parser.add_argument("--reproduce", metavar="FILE", help="run one saved input, with a traceback")
+    parser.add_argument(
+        "--mutant", metavar="FORMAT:NUMBER", help="try one damaged capture, with a traceback"
+    )
     options = parser.parse_args()
     if options.mutants is None:
         options.mutants = QUICK if options.quick else DEFAULT

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -23,11 +24,30 @@ def library() -> str | None:
 
 
 def build() -> Path:
-    """Build that kernel, if its sources changed."""
+    """Build that kernel, if its sources changed.
+
+    Raises:
+        CalledProcessError: it cannot be built.
+    """
+    say("building the sanitised kernel: about 3 minutes of a core, if its sources changed")
     command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", str(BUILT)]
-    subprocess.run(command, cwd=ROOT, env=os.environ | {"WIRELOOM_KERNEL": "asan"}, check=True)
+    began = time.monotonic()
+    with subprocess.Popen(command, cwd=ROOT, env=os.environ | {"WIRELOOM_KERNEL": "asan"}) as made:
+        while True:
+            try:
+                made.wait(30)
+                break
+            except subprocess.TimeoutExpired:
+                say(f"building the sanitised kernel: {time.monotonic() - began:.0f} s so far")
+    if made.returncode:
+        raise subprocess.CalledProcessError(made.returncode, command)
+    say(f"building the sanitised kernel: done in {time.monotonic() - began:.0f} s")
     (found,) = (BUILT / "wireloom" / "columnar").glob("_kernel*.so")
     return found
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def run_sanitized(mutants: int, seed: int, jobs: int) -> int:
@@ -36,7 +56,6 @@ def run_sanitized(mutants: int, seed: int, jobs: int) -> int:
     if preload is None:
         print("no AddressSanitizer here: left out")
         return 0
-    print("building the kernel with AddressSanitizer ...", flush=True)
     settings = {
         "LD_PRELOAD": preload,
         # Python keeps what it never frees. An error must end the run.

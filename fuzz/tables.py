@@ -14,7 +14,6 @@ import importlib.util
 import multiprocessing
 import os
 import sys
-import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from random import Random
 from typing import Any
 
 from mutants import save
+from progress import Progress
 from resources import known, seeds
 
 from wireloom.columnar import MessageDecoder
@@ -165,17 +165,16 @@ def run_tables(count: int, seed: int, jobs: int = 0, kernel: str | None = None) 
     failures = 0
     with context.Pool(jobs or os.cpu_count() or 1, prepare, (kernel, seed)) as pool:
         for name in FORMATS:
-            began = time.perf_counter()
+            progress = Progress(f"{name} tables", count)
             tasks = [(name, at, min(at + TASK, count)) for at in range(0, count, TASK)]
-            done = 0
             for made, wrong in pool.imap_unordered(run_task, tasks):
-                done += made
+                progress.add(made)
                 failures += len(wrong)
                 for text in wrong[:3]:
                     print(text, flush=True)
-            seconds = time.perf_counter() - began
             print(
-                f"{name} tables: {done:,} mutants in {seconds:.0f} s, {failures} failures",
+                f"{name} tables: {progress.done:,} mutants in {progress.seconds:.0f} s, "
+                f"{failures} failures",
                 flush=True,
             )
     return failures

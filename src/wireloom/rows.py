@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cache
 from ipaddress import IPv4Address
 from typing import Any, Final
 
@@ -288,13 +289,14 @@ def _payload(item: AnyField) -> bytes:
 # --- one field ------------------------------------------------------------------------------------
 
 
-def field_types() -> list[str]:
+@cache
+def field_types() -> tuple[str, ...]:
     """The names that the type column may have, sorted."""
     scalars = (code for code in TibMsgType if code.name not in ("MESSAGE", "ARRAY", "PARTIAL"))
     found = {code.name.lower() for code in TibMsgType} - {"array"}
     found |= {f"array_{code.name.lower()}" for code in scalars}
     found |= {code.name.lower() for code in TibrvType} | {code.name.lower() for code in TssType}
-    return sorted(found)
+    return tuple(sorted(found))
 
 
 def field_row(item: AnyField) -> Row:

@@ -103,6 +103,28 @@ def test_damage_ends_the_bytes_and_is_told(name):
 
 
 @pytest.mark.parametrize("name", PACK)
+def test_a_wrong_check_value_takes_nothing_away(name):
+    packed = bytearray(PACK[name](DATA))
+    packed[-6 if name == "gzip" else -1] ^= 1
+    for step in (77, 1 << 20):
+        source = ByteSource(io.BytesIO(bytes(packed)))
+        assert unpack(source, step) == DATA
+        assert source.fault is not None
+
+
+@pytest.mark.parametrize("at", [0.3, 0.9])
+def test_what_comes_before_a_fault_of_gzip_is_kept(at):
+    data = Random(2).randbytes(1 << 20)  # packed it is as long, in blocks that say so
+    packed = bytearray(gzip.compress(data, 1))
+    place = int(len(packed) * at)
+    good = zlib.decompressobj(wbits=31).decompress(bytes(packed[:place]))
+    packed[place : place + 40_000] = b"\xff" * 40_000
+    source = ByteSource(io.BytesIO(bytes(packed)))
+    assert unpack(source).startswith(good)
+    assert source.fault is not None
+
+
+@pytest.mark.parametrize("name", PACK)
 def test_garbage_behind_the_last_member_is_told(name):
     source = ByteSource(io.BytesIO(PACK[name](DATA) + b"garbage"))
     assert unpack(source) == DATA

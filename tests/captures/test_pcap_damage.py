@@ -53,6 +53,38 @@ def test_a_damaged_length_costs_one_packet(read, length, chunk):
 
 
 @pytest.mark.parametrize("chunk", [1, 37, 1 << 20])
+def test_four_lost_bytes_do_not_move_all_headers_by_one_word(read, chunk):
+    records, head, payloads = capture()
+    records[10] = records[10][:30] + records[10][34:]
+    result = read(head + b"".join(records), chunk_bytes=chunk)
+    assert payloads_of(result) == payloads[:10] + payloads[11:]
+    (damage,) = result.damage
+    assert damage.data == records[10]
+
+
+@pytest.mark.parametrize("chunk", [1, 37, 1 << 20])
+def test_a_clock_that_is_set_is_no_damage(read, chunk):
+    records, head, payloads = capture()
+    early = [struct.pack("<I", number + 1) + record[4:] for number, record in enumerate(records)]
+    result = read(head + b"".join(early[:9] + records[9:20] + early[20:]), chunk_bytes=chunk)
+    assert payloads_of(result) == payloads
+    assert result.damage == []
+
+
+def test_numbers_in_a_payload_that_lead_to_a_true_record_are_no_record(read):
+    records, head, payloads = capture()
+    payload = bytearray(payloads[3] * 2000)[:1400]
+    behind = sum(map(len, records[4:6])) + 100
+    payload[-116:-100] = struct.pack("<4I", 51968, 256, behind, 70_000)
+    datagram = traffic.udp("10.0.0.1", "10.0.0.2", 1, 2, bytes(payload))
+    packet = traffic.ethernet(traffic.ipv4("10.0.0.1", "10.0.0.2", 17, datagram))
+    record = traffic.pcap_record(Packet(traffic.START_NS + 3000, packet))
+    bad = record[:8] + b"\xff" * 4 + record[12:]  # its length is damaged, so that it is searched
+    result = read(head + b"".join([*records[:3], bad, *records[4:]]))
+    assert payloads_of(result) == payloads[:3] + payloads[4:]
+
+
+@pytest.mark.parametrize("chunk", [1, 37, 1 << 20])
 def test_garbage_between_records(read, chunk):
     records, head, payloads = capture()
     garbage = Random(5).randbytes(5000)

@@ -12,7 +12,8 @@ from wireloom.errors import DecodeError
 from wireloom.formats import get, names
 from wireloom.tabulate import Settings, Tabulator, tabulate
 from wireloom.tabulate.accounting import Tally, balanced
-from wireloom.testing.captured import check_accounts, check_mutant, collect, made_capture
+from wireloom.testing.captured import check_accounts, collect, made_capture
+from wireloom.testing.damaged import check_mutant
 from wireloom.testing.traffic import Conversation, Packet, ethernet, ip, pcap, udp
 
 TIBMSG = get("tibmsg").samples()

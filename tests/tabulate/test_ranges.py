@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from itertools import pairwise
 from random import Random
@@ -9,7 +10,7 @@ from random import Random
 import pytest
 
 import wireloom
-from wireloom.errors import OptionError
+from wireloom.errors import OptionError, SourceError
 from wireloom.formats import get, names
 from wireloom.formats.nrep import SocketData
 from wireloom.tabulate import Settings, splittable, tabulate, tabulate_range
@@ -139,3 +140,36 @@ def test_totals_of_a_range_and_its_settings_can_be_sent(tmp_path):
     list(reader.batches())
     assert reader.totals.captured == reader.totals.decoded == len(data)
     assert reader.totals.frames == len(list(wireloom.scan(data, "tibmsg")))
+
+
+@pytest.fixture
+def long_file(tmp_path):
+    """A capture of several segments, of which a few are read ahead."""
+    path = tmp_path / "raw"
+    path.write_bytes(b"".join(_samples("tibmsg")) * 30_000)
+    assert path.stat().st_size > 20 << 20
+    return path
+
+
+SMALL = Settings(formats=("tibmsg",), tables=("frames", "accounting"))
+
+
+def test_a_file_that_is_cut_while_workers_read_it_is_an_error(long_file):
+    batches = tabulate(long_file, SMALL, workers=2)
+    next(batches)
+    os.truncate(long_file, 4096)
+    with pytest.raises(SourceError, match="cut while it was read"):
+        list(batches)
+
+
+def test_a_file_that_is_cut_while_a_range_of_it_is_read_is_an_error(long_file):
+    size = long_file.stat().st_size
+    batches = tabulate_range(long_file, size // 4, size, SMALL).batches()
+    next(batches)
+    os.truncate(long_file, 4096)
+    with pytest.raises(SourceError, match="cut while it was read"):
+        list(batches)
+    # Another reader sees the file as it is now.
+    later = tabulate_range(long_file, size // 2, size, SMALL)
+    assert collect(later.batches(), SMALL).get("frames", []) == []
+    assert (later.start, later.end) == (4096, 4096)

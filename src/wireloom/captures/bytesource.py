@@ -11,11 +11,10 @@ import io
 import os
 import sys
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from wireloom.errors import SourceError
 
@@ -28,6 +27,8 @@ __all__ = ["ByteSource", "Fault", "is_compressed"]
 
 _READ = 1 << 18
 """Bytes read at a time of a compressed file."""
+_MAX_AGAIN = 64 << 20
+"""Bytes that are unpacked a second time, to find those before a fault."""
 _WINDOW_LOG = 27
 """Largest zstd window: 128 MiB, which `zstd --long` uses; more must be asked for there, too."""
 _GZIP = b"\x1f\x8b"
@@ -45,53 +46,132 @@ class Fault:
     reason: str
 
 
-class _Decoder(Protocol):
-    is_finished: bool
-    has_more: bool
-    rest: bytes
+class _Member:
+    """Unpacks one member of a file; what comes before a fault in it is not lost.
 
-    def decode(self, data: bytes, room: int) -> bytes: ...
+    The decompressors give nothing at all from a call that fails. So the input since a known state
+    is kept, and as much of it as is good is read again.
+    """
 
-
-class _Gzip:
-    name = "gzip"
+    name = ""
 
     def __init__(self) -> None:
-        self._inner = zlib.decompressobj(wbits=31)
+        self._inner = self._new()
+        self._input = b""
+        """What was read since the state that is known."""
+        self._given = 0
+        """Bytes that came out of it."""
+        self._fault: Exception | None = None
         self.is_finished = False
         self.has_more = False
+        """Whether there may be output without more input."""
         self.rest = b""
+        """Input behind the member, once it is finished."""
 
     def decode(self, data: bytes, room: int) -> bytes:
-        out = self._inner.decompress(self._inner.unconsumed_tail + data, room)
+        """The next bytes, at most `room`.
+
+        Raises:
+            zlib.error: it is gzip, and damaged from here on.
+            ZstdError: the same of zstd.
+        """
+        if self._fault is None:
+            try:
+                out: bytes = self._inner.decompress(self._remember(data), room)
+            except (zlib.error, ZstdError) as error:
+                self._fault = error
+            else:
+                self._given += len(out)
+                self._look(out, room)
+                return out
+        out = self._before_fault(room)
+        if not out:
+            raise self._fault
+        self._given += len(out)
+        self.has_more = True
+        return out
+
+    def _before_fault(self, room: int) -> bytes:
+        """What the good part of the input still has to give."""
+        most = self._given + room
+        if most > _MAX_AGAIN:
+            return b""
+        good, bad = 0, len(self._input)
+        found = b""
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            try:
+                found = self._again().decompress(self._input[:middle], most)
+                good = middle
+            except (zlib.error, ZstdError):
+                bad = middle
+        return found[self._given :]
+
+    # --- what differs
+
+    def _new(self) -> Any:
+        raise NotImplementedError
+
+    def _remember(self, data: bytes) -> bytes:
+        """Note what is read next; gives what to read."""
+        raise NotImplementedError
+
+    def _again(self) -> Any:
+        """A decompressor in the state that is known."""
+        raise NotImplementedError
+
+    def _look(self, out: bytes, room: int) -> None:
+        raise NotImplementedError
+
+
+class _Gzip(_Member):
+    name = "gzip"
+
+    def _new(self) -> Any:
+        return zlib.decompressobj(wbits=31)
+
+    def _remember(self, data: bytes) -> bytes:
+        # Copying costs little: the last 32 KiB that came out.
+        self._known = self._inner.copy()
+        self._input, self._given = self._inner.unconsumed_tail + data, 0
+        return self._input
+
+    def _again(self) -> Any:
+        return self._known.copy()
+
+    def _look(self, out: bytes, room: int) -> None:
         self.is_finished = self._inner.eof
         # A full room may leave output inside, even if all input was taken.
         self.has_more = not self.is_finished and (
             bool(self._inner.unconsumed_tail) or len(out) == room
         )
         self.rest = self._inner.unused_data
-        return out
 
 
-class _Zstd:
+class _Zstd(_Member):
     name = "zstd"
+    _is_known = True
 
-    def __init__(self) -> None:
+    def _new(self) -> Any:
         options: dict[int, int] = {DecompressionParameter.window_log_max: _WINDOW_LOG}
-        self._inner = ZstdDecompressor(options=options)
-        self.is_finished = False
-        self.has_more = False
-        self.rest = b""
+        return ZstdDecompressor(options=options)
 
-    def decode(self, data: bytes, room: int) -> bytes:
-        out = self._inner.decompress(data, room)
+    def _remember(self, data: bytes) -> bytes:
+        # Its state cannot be copied: only a short frame can be read again, from its start.
+        self._is_known = self._is_known and len(self._input) + len(data) <= 2 * _READ
+        self._input = self._input + data if self._is_known else b""
+        return data
+
+    def _again(self) -> Any:
+        return self._new()
+
+    def _look(self, out: bytes, room: int) -> None:
         self.is_finished = self._inner.eof
         self.has_more = not self.is_finished and not self._inner.needs_input
         self.rest = self._inner.unused_data if self.is_finished else b""
-        return out
 
 
-def _compression(head: bytes) -> type[_Gzip] | type[_Zstd] | None:
+def _compression(head: bytes) -> type[_Member] | None:
     if head[:2] == _GZIP:
         return _Gzip
     is_skippable = int.from_bytes(head[:4], "little") in _SKIPPABLE
@@ -131,10 +211,10 @@ class ByteSource:
         self._head = b""
         while len(self._head) < 4 and (more := self._read(4 - len(self._head))):
             self._head += more
-        self._kind: Callable[[], _Decoder] | None = _compression(self._head)
+        self._kind: type[_Member] | None = _compression(self._head)
         self.compression = "" if self._kind is None else self._kind().name
         """``gzip``, ``zstd`` or nothing."""
-        self._decoder: _Decoder | None = None
+        self._decoder: _Member | None = None
         self._is_end = False
 
     def __enter__(self) -> ByteSource:

@@ -1,10 +1,11 @@
 """pcap: a header of 24 bytes, then records of 16 bytes and a packet each.
 
 Microseconds or nanoseconds, either byte order, and several files joined end to end. A record has no
-check value, so one is believed only when a record follows it. Where none does, either its length or
-the header behind it is damaged. A chain of good records that starts *inside* the record, or where
-it would end had it been captured whole, tells the first; otherwise the record is good, and the
-bytes behind it are skipped up to the next chain.
+check value, so one is believed only when a record of about the same time follows it. Where none
+does, either its length or the header behind it is damaged. A chain of good records that starts
+*inside* the record, or where it would end had it been captured whole, tells the first; otherwise
+the record is good, and the bytes behind it are skipped up to the next chain. Where a record of
+another time follows, they are not: clocks are set.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from wireloom.columnar.kernel.records import (
     RECORDS_BAD,
     RECORDS_END,
     RECORDS_FOUND,
+    RECORDS_JUMP,
     RECORDS_MORE,
 )
 from wireloom.errors import EncodeError
@@ -97,6 +99,8 @@ class PcapReader:
         """End of the record at `_bad`, while it is not known which of the two is damaged."""
         self._whole = 0
         """Its end if it was captured whole, and its header says otherwise by mistake."""
+        self._is_jump = False
+        """Whether a record stands behind it all the same, of quite another time."""
         self._why = ("record", "no record follows")
 
     def read(self, rows: Any) -> list[Damage]:
@@ -182,13 +186,16 @@ class PcapReader:
             self.is_done = True
         elif stop == RECORDS_MORE and rows.count == 0:
             self._more(self._pos)
-        elif stop == RECORDS_BAD and rows.count == 0:
-            return self._suspect(rows)
+        elif stop in (RECORDS_BAD, RECORDS_JUMP) and rows.count == 0:
+            return self._suspect(rows, is_jump=stop == RECORDS_JUMP)
         # With packets in hand the rest waits: they lie in this window.
         return ()
 
-    def _suspect(self, rows: Any) -> Iterable[Damage]:
-        """No record stands at the current place, or none behind the one that does."""
+    def _suspect(self, rows: Any, is_jump: bool) -> Iterable[Damage]:
+        """No record stands at the current place, or none behind the one that does.
+
+        One of another time, a jump, is likely no record either.
+        """
         data, pos = self.window.data, self._pos
         if self._is_file(pos):
             self._is_started = False
@@ -206,10 +213,11 @@ class PcapReader:
         # From the next byte on: one that is too many in front of a header makes it look like one.
         self._searched = self._bad + 1
         self._inside = self._whole = 0
+        self._is_jump = is_jump
         if pos < following <= len(data):
             self._inside = self.window.base + following
             captured, length = self._record(pos)[2:]
-            if captured < length < 1 << 24:
+            if captured < length < 1 << 24 and not is_jump:
                 self._whole = self._bad + 16 + length
         if following > len(data):
             self._why = ("truncated", "the file ends inside a record")
@@ -265,7 +273,9 @@ class PcapReader:
             # Nothing inside contradicts the record, so it is good, and what follows is not.
             self._pos = start
             self._accept(rows, inside)
-            self._bad = base + inside
+            self._bad = None if self._is_jump else base + inside
+            if self._bad is None:  # the clock was set
+                return ()
             self._searched = self._bad + 1
             self._inside = 0
             return ()

@@ -125,7 +125,9 @@ class Reassembler:
         self.counts = PacketCounts()
         self.evicted = 0
         """Streams ended because there were too many flows."""
-        self._pieces = self._pieces_for(batch)
+        self._batch = batch
+        self._room = 0  # packets that there are pieces for: those of a small file need few
+        self._pieces: Any = self._kernel.Pieces(1, 1)
         self._streams: Any = self._kernel.Streams(
             self._pieces,
             limits.max_flow_packets,
@@ -157,14 +159,20 @@ class Reassembler:
         count: int = self._flows.count
         return count
 
-    def _pieces_for(self, batch: int) -> Any:
-        # What one packet may set free comes on top.
-        return self._kernel.Pieces(batch + 6 * self._limits.max_flow_packets + 64, 1)
-
     def enlarge(self, batch: int) -> None:
         """From now on, let so many packets go by before events are made of them."""
-        self._pieces = self._pieces_for(batch)
-        self._streams.use(self._pieces)
+        self._batch = batch
+
+    def _make_room(self, packets: int) -> None:
+        """See that there are pieces for that many packets at a time; nothing is in them now."""
+        wanted = min(packets, self._batch)
+        if wanted > self._room:
+            # Most batches are full ones: only a file that is a single small batch needs less.
+            self._room = self._batch if self._room else wanted
+            # What one packet may set free comes on top.
+            most = self._room + 6 * self._limits.max_flow_packets + 64
+            self._pieces = self._kernel.Pieces(most, 1)
+            self._streams.use(self._pieces)
 
     def feed(
         self,
@@ -181,6 +189,7 @@ class Reassembler:
         self._source = source
         self._places = places
         done, count = 0, rows.count
+        self._make_room(count)
         while done < count:
             scanned = self._kernel.scan_packets(rows, self._flows, data, done, count)
             why = rows.stop

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mmap import mmap
+
 from wireloom.captures.bytesource import ByteSource
 
 __all__ = ["CHUNK", "Window"]
@@ -26,7 +28,7 @@ class Window:
         self._source = source
         self.chunk = chunk
         """Bytes to read at a time; may change."""
-        self._buffer = memoryview(bytearray(chunk + _SLACK))
+        self._buffer = _room(chunk + _SLACK)
         self._used = 0
         self.base = base
         """Offset in the source of the first byte of `data`."""
@@ -47,7 +49,7 @@ class Window:
         left = self._used - pos
         if left + self.chunk > len(self._buffer):
             # Twice the size each time, so that one long record costs linear time.
-            wider = memoryview(bytearray(2 * left + self.chunk + _SLACK))
+            wider = _room(2 * left + self.chunk + _SLACK)
             wider[:left] = self._buffer[pos : self._used]
             self._buffer = wider
         elif pos:
@@ -56,3 +58,8 @@ class Window:
         count = self._source.read_into(self._buffer[left : left + self.chunk])
         self._used = left + count
         self.is_end = count < self.chunk
+
+
+def _room(size: int) -> memoryview:
+    """Memory of which only what is used is touched: most of it is not, for a small file."""
+    return memoryview(mmap(-1, size))

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wireloom.columnar.arrays import strings
 from wireloom.columnar.framing import FrameBatch
 from wireloom.columnar.program import Output, Program
 from wireloom.tables import Column, Table, arrow_type
@@ -165,7 +166,7 @@ class Assembly:
 
     def _learned(self, outputs: list[Output]) -> None:
         for output in outputs:
-            self._names[output.name] = pa.array(output.names, pa.string())
+            self._names[output.name] = strings(output.names)
 
     def fill(self, rows: Any, batch: FrameBatch) -> Filled:
         """The columns of the frames that `rows` has classified."""
@@ -212,9 +213,7 @@ class Assembly:
         if pa.types.is_dictionary(type):
             indices = _nulls(type.index_type, count)
             names = self._names.get(column.name)
-            return pa.DictionaryArray.from_arrays(
-                indices, pa.array([], pa.string()) if names is None else names
-            )
+            return pa.DictionaryArray.from_arrays(indices, strings([]) if names is None else names)
         return _nulls(type, count) if pa.types.is_integer(type) else pa.nulls(count, type)
 
     def _bits(self, filled: Filled, forms: set[int]) -> pa.Buffer:
@@ -284,7 +283,7 @@ class Assembly:
             if not isinstance(text, str):
                 return text
             zeros = pa.Array.from_buffers(pa.int32(), count, [None, _ZEROS.get(4 * count)], 0)
-            return pa.DictionaryArray.from_arrays(zeros, pa.array([text], pa.string()), safe=False)
+            return pa.DictionaryArray.from_arrays(zeros, strings([text]), safe=False)
         if name not in ("ts_ns", "ts") or keys.ts_ns is None:
             return self._absent(column, count)
         if name == "ts_ns":

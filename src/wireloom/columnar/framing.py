@@ -8,12 +8,13 @@ object path's own rules, so that the reasons are the same by construction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from mmap import mmap
 from typing import Any
 
 from wireloom.columnar.frametables import header_rules
 from wireloom.columnar.kernel import lines, load, scan
+from wireloom.columnar.stored import InMemory, Stored
 from wireloom.errors import DecodeError, FrameTooLargeError, OptionError, TruncatedError
 from wireloom.formats import get
 from wireloom.formats.nais.rules import LineRules, Refusal
@@ -142,11 +143,13 @@ class FrameScanner:
         self._framer = get(format).framer(limits=limits, strict=strict, **options)
         self._kernel = load() if kernel is None else kernel
         self._scan = _new_scan(self._kernel, format, self._framer, limits)
-        self._base = offset
+        self._origin = self._base = offset
         self._parts: list[memoryview] = []
         self._held = 0
         self._least = 0
         self._batch = batch
+        self.start = -1
+        """Where `scan_range` has begun; -1 if it found no place."""
 
     def feed(self, data: Source) -> Iterator[FrameBatch]:
         """Take the next bytes; give the batches they complete."""
@@ -204,15 +207,49 @@ class FrameScanner:
         self._parts.append(memoryview(data).cast("B"))
         return list(self._run(is_last))
 
-    def scan_range(self, data: memoryview, start: int, limit: int) -> Iterator[FrameBatch]:
+    def scan_range(
+        self, data: Stored | memoryview, first: int, limit: int, *, chain: int = 0
+    ) -> Iterator[FrameBatch]:
         """Scan a part of a stream that is there as a whole, instead of feeding it.
 
-        It begins at `start` as if nothing came before, and ends at the first place at or behind
-        `limit` where nothing before it matters to what follows: `position`.
+        It begins as if nothing came before, at `first`, or at the first chain of so many frames
+        before `limit`: `start`. It ends at the first place at or behind `limit` where nothing
+        before it matters to what follows: `position`.
+
+        Raises:
+            SourceError: the bytes cannot be read.
         """
-        self._scan.start(start)
-        self._scan.limit = limit
-        yield from self._batches(data, True)
+        stored = data if isinstance(data, Stored) else InMemory(data)
+        self.start = -1
+        while True:
+            stop = min(limit, first + stored.block)
+            end = min(stop + stored.ahead, stored.size)
+            block = stored.read(first, end)
+            skipped = self.find_chain(block, 0, stop - first, chain) if chain else 0
+            if skipped >= 0:
+                break
+            if stop == limit:
+                return
+            first = stop
+        block = block[skipped:]
+        self.start = first + skipped
+        self.restart(self._origin + self.start)
+        self._scan.limit = limit - self.start
+        while True:
+            is_last = end == stored.size
+            state = yield from self._batches(block, is_last)
+            if is_last or state == scan.RUN_REACHED:
+                return
+            done = self._scan.pos
+            self._scan.drop(done)
+            self._scan.limit -= done
+            self._base += done
+            # What is left is read once more, which costs less than joining it with what follows. It
+            # may be long: twice as much each time makes the cost linear.
+            at = self.position
+            more = max(end - at, self._scan.need - (end - at), stored.ahead)
+            end = min(end + max(more, min(stored.block, limit - end)), stored.size)
+            block = stored.read(at, end)
 
     def find_chain(self, data: memoryview, start: int, stop: int, frames: int) -> int:
         """The first place in ``[start, stop)`` where that many frames stand in a row; else -1.
@@ -230,11 +267,11 @@ class FrameScanner:
     @property
     def position(self) -> int:
         """Where `scan_range` has ended."""
-        found: int = self._scan.pos
+        found: int = self._base - self._origin + self._scan.pos
         return found
 
-    def _batches(self, data: memoryview, is_last: bool) -> Iterator[FrameBatch]:
-        state = scan.RUN_FULL
+    def _batches(self, data: memoryview, is_last: bool) -> Generator[FrameBatch, None, int]:
+        state: int = scan.RUN_FULL
         while state == scan.RUN_FULL:
             # Small streams need small arrays; were they too small, there would be more batches.
             most = len(data) // _LEAST_FRAME + 1
@@ -242,6 +279,7 @@ class FrameScanner:
             state = self._scan.run(out, data, is_last)
             if out.count or out.mark_count:
                 yield self._finish(data, out)
+        return state
 
     def _run(self, is_last: bool) -> Iterator[FrameBatch]:
         parts = self._parts

@@ -7,10 +7,12 @@ asking its class (`Packet.flaw`) about every combination of the fields that it l
 
 from __future__ import annotations
 
+import array
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
+from functools import lru_cache
 from itertools import product
 from typing import Any, Literal, cast
 
@@ -408,11 +410,7 @@ def _selector(shapes: Sequence[Shape]) -> tuple[list[int], list[int]]:
 
 
 def _array(values: Sequence[int], code: Literal["B", "i", "q"]) -> memoryview:
-    size = {"B": 1, "i": 4, "q": 8}[code]
-    made = memoryview(bytearray(size * max(len(values), 1))).cast(code)
-    for index, value in enumerate(values):
-        made[index] = value
-    return made
+    return memoryview(array.array(code, values or [0])).cast("B").cast(code)
 
 
 def build_program(
@@ -429,19 +427,61 @@ def build_program(
         shapes: every form.
         enums: enums that replace declared ones, by field; None: the numbers have no names.
     """
-    builder = _Builder(table, enums or {})
-    for shape in shapes:
-        builder.form(shape)
-    selector, forms = _selector(shapes)
+    plan = _plan(table, tuple(_Same(shape) for shape in shapes), tuple((enums or {}).items()))
+    # A program adds to its names and their maps.
+    outputs = [dataclasses.replace(each, names=list(each.names)) for each in plan.outputs]
+    arrays = {name: _array(values, code) for name, code, values in plan.arrays}
+    return Program(kernel, outputs, arrays)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What a program is made from."""
+
+    outputs: Sequence[Output]
+    arrays: Sequence[tuple[str, Literal["B", "i", "q"], Sequence[int]]]
+    """Name, type and values of each."""
+
+
+class _Same:
+    """A shape that is equal to one with the same content."""
+
+    __slots__ = ("key", "shape")
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        names = tuple(shape.type_names.items())
+        parts = shape.cls, shape.words, shape.parts, tuple(shape.codes)
+        self.key = *parts, shape.name, shape.type_field, names
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@lru_cache(maxsize=64)  # asking every packet for its flaws takes longer than reading a small file
+def _plan(
+    table: Table, shapes: tuple[_Same, ...], enums: tuple[tuple[str, type[IntEnum] | None], ...]
+) -> _Plan:
+    builder = _Builder(table, dict(enums))
+    for each in shapes:
+        builder.form(each.shape)
+    selector, forms = _selector([each.shape for each in shapes])
     outputs = list(builder.outputs.values())
     flat = [number for op in builder.ops for number in op]
     named = [builder.outputs[name] for name in builder.name_outputs]
-    arrays = {
-        "selector": _array(selector, "q"),
-        "forms": _array(forms, "B"),
-        "ops": _array(flat, "q"),
-        "firsts": _array([words.OP_ROW * first for first in builder.firsts], "i"),
-        "maps": _array(builder.maps, "i"),
-        "lists": _array([n for each in named for n in (each.place, len(each.names))], "i"),
-    }
-    return Program(kernel, outputs, arrays)
+    firsts = [words.OP_ROW * first for first in builder.firsts]
+    lists = [number for each in named for number in (each.place, len(each.names))]
+    return _Plan(
+        outputs,
+        (
+            ("selector", "q", array.array("q", selector)),
+            ("forms", "B", array.array("B", forms)),
+            ("ops", "q", array.array("q", flat)),
+            ("firsts", "i", array.array("i", firsts)),
+            ("maps", "i", array.array("i", builder.maps)),
+            ("lists", "i", array.array("i", lists)),
+        ),
+    )

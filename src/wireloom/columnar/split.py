@@ -21,6 +21,7 @@ from threading import local
 from typing import Any, Generic, TypeVar
 
 from wireloom.columnar.framing import FrameBatch, FrameScanner, Source
+from wireloom.columnar.stored import InMemory, Stored
 
 __all__ = ["CHAIN", "SEGMENT", "map_frames", "scan_parallel", "seams"]
 
@@ -49,7 +50,7 @@ class _Part(Generic[_T]):
 
 def map_frames(
     format: str,
-    data: Source,
+    data: Source | Stored,
     make_work: Callable[[], Work[_T]],
     *,
     workers: int = 2,
@@ -60,19 +61,23 @@ def map_frames(
 
     Args:
         format: what the stream holds.
-        data: the whole stream, such as a mapped file.
+        data: the whole stream, in memory or in a file.
         make_work: called once in each worker; what it gives is called with the batches there.
         workers: threads.
         segment: bytes that one worker takes at a time.
         settings: as for `FrameScanner`.
+
+    Raises:
+        SourceError: the bytes cannot be read.
     """
-    splitter = _Splitter(format, memoryview(data).cast("B"), make_work, settings)
-    bounds = [*range(0, splitter.size, max(segment, 1)), splitter.size]
+    splitter = _Splitter(format, data, make_work, settings)
+    size = splitter.data.size
+    bounds = [*range(0, size, max(segment, 1)), size]
     yield from splitter.run(bounds, workers)
 
 
 def scan_parallel(
-    format: str, data: Source, *, workers: int = 2, segment: int = SEGMENT, **settings: Any
+    format: str, data: Source | Stored, *, workers: int = 2, segment: int = SEGMENT, **settings: Any
 ) -> Iterator[FrameBatch]:
     """All batches of a stream, in stream order; their records are those of one pass."""
     made = map_frames(format, data, lambda: _nothing, workers=workers, segment=segment, **settings)
@@ -80,14 +85,19 @@ def scan_parallel(
         yield batch
 
 
-def seams(format: str, data: Source, parts: int, *, workers: int = 2, **settings: Any) -> list[int]:
+def seams(
+    format: str, data: Source | Stored, parts: int, *, workers: int = 2, **settings: Any
+) -> list[int]:
     """Where a stream can be cut into about as many parts: each can be read on its own.
 
     Reading from one to the next gives the records that one pass over everything gives there. The
     first is 0, the last is the stream's length.
+
+    Raises:
+        SourceError: the bytes cannot be read.
     """
-    splitter = _Splitter(format, memoryview(data).cast("B"), lambda: _nothing, settings)
-    size = splitter.size
+    splitter = _Splitter(format, data, lambda: _nothing, settings)
+    size = splitter.data.size
     bounds = sorted({size * part // max(parts, 1) for part in range(max(parts, 1) + 1)})
     found = {0, size}
     for _ in splitter.run(bounds, workers, found):
@@ -103,12 +113,12 @@ class _Splitter(Generic[_T]):
     def __init__(
         self,
         format: str,
-        data: memoryview,
+        data: Source | Stored,
         make_work: Callable[[], Work[_T]],
         settings: dict[str, Any],
     ) -> None:
-        self.data = data
-        self.size = len(data)
+        self.data = data if isinstance(data, Stored) else InMemory(data)
+        self._origin: int = settings.get("offset", 0)
         self._format = format
         self._make_work = make_work
         self._settings = settings
@@ -127,13 +137,9 @@ class _Splitter(Generic[_T]):
     def _scan(self, first: int, last: int) -> _Part[_T]:
         """Scan the segment from `first` to `last`."""
         scanner, work = self._tools()
-        start = scanner.find_chain(self.data, first, last, CHAIN) if first else 0
-        part: _Part[_T] = _Part(start)
-        if start >= 0:
-            for batch in scanner.scan_range(self.data, start, last):
-                part.batches.append((batch, work(batch)))
-            part.end = scanner.position
-        return part
+        found = scanner.scan_range(self.data, first, last, chain=CHAIN if first else 0)
+        batches = [(batch, work(batch)) for batch in found]
+        return _Part(scanner.start, scanner.position if scanner.start >= 0 else 0, batches)
 
     # --- in the caller's thread
 
@@ -169,10 +175,10 @@ class _Splitter(Generic[_T]):
         scanner, work = self._tools()
         step = _STEP
         while at < last:
-            index = _agreement(part, at)
+            index = _agreement(part, at, self._origin)
             if index >= 0:
                 for batch, made in part.batches[index:]:
-                    rest = _from(batch, at)
+                    rest = _from(batch, at + self._origin)
                     yield (batch, made) if rest is batch else (rest, work(rest))
                 return part.end
             for batch in scanner.scan_range(self.data, at, min(at + step, last)):
@@ -182,16 +188,17 @@ class _Splitter(Generic[_T]):
         return at
 
 
-def _agreement(part: _Part[Any], at: int) -> int:
+def _agreement(part: _Part[Any], at: int, origin: int) -> int:
     """The batch of a part with a record at `at` that nothing before matters to; -1: there is none.
 
     From there on, that part is what one pass gives.
     """
     if not 0 <= part.start <= at < part.end:
         return -1
+    at += origin
     for index, (batch, _) in enumerate(part.batches):
         for other, reach in zip(batch.others, batch.reaches, strict=True):
-            if other.offset - batch.base < at < reach - batch.base:
+            if other.offset < at < reach:
                 return -1
         if _starts_at(batch, at):
             return index
@@ -199,24 +206,20 @@ def _agreement(part: _Part[Any], at: int) -> int:
 
 
 def _starts_at(batch: FrameBatch, at: int) -> bool:
-    index = bisect_left(batch.offsets, at)
-    if index < batch.count and batch.offsets[index] == at:
+    place = at - batch.base
+    index = bisect_left(batch.offsets, place)
+    if index < batch.count and batch.offsets[index] == place:
         return True
     # A piece of a longer problem starts nothing.
     return any(
-        other.offset - batch.base == at and getattr(other, "code", "") != "resync"
-        for other in batch.others
+        other.offset == at and getattr(other, "code", "") != "resync" for other in batch.others
     )
 
 
 def _from(batch: FrameBatch, at: int) -> FrameBatch:
-    """What of a batch starts at `at` or behind it."""
-    index = bisect_left(batch.offsets, at)
-    kept = [
-        pair
-        for pair in zip(batch.others, batch.reaches, strict=True)
-        if pair[0].offset - batch.base >= at
-    ]
+    """What of a batch starts at `at` in the stream or behind it."""
+    index = bisect_left(batch.offsets, at - batch.base)
+    kept = [pair for pair in zip(batch.others, batch.reaches, strict=True) if pair[0].offset >= at]
     if not index and len(kept) == len(batch.others):
         return batch
     rest = batch.part(index, batch.count)

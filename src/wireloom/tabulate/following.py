@@ -27,15 +27,16 @@ from wireloom.captures.pcap import PcapReader, PcapState, is_pcap
 from wireloom.captures.pcapng import PcapngReader, PcapngState, is_pcapng
 from wireloom.captures.tcp import Reassembler
 from wireloom.captures.window import Window
-from wireloom.columnar.framing import FrameScanner
+from wireloom.columnar.framing import FrameBatch, FrameScanner
 from wireloom.columnar.kernel import load
-from wireloom.columnar.split import seams
+from wireloom.columnar.split import SEGMENT, seams
+from wireloom.columnar.stored import Stored, StoredFile
 from wireloom.errors import SourceError
 from wireloom.framing import Problem
 from wireloom.tabulate.accounting import Totals
 from wireloom.tabulate.desk import Desk
 from wireloom.tabulate.detection import FIRST_LOOK, PREFIX
-from wireloom.tabulate.reading import _format_of, _mapped, _nothing, _scan_settings
+from wireloom.tabulate.reading import _format_of, _nothing, _scan_settings
 from wireloom.tabulate.settings import Settings
 from wireloom.tabulate.streams import UNKNOWN_PIECE
 from wireloom.tabulate.tabulator import Batches, Tabulator
@@ -80,12 +81,12 @@ def find_seams(
         SourceError: the file cannot be opened.
     """
     kernel = load()
-    with _mapped(Path(path)) as data:
-        last = len(data) if last is None else min(last, len(data))
+    with StoredFile(path) as data:
+        last = data.size if last is None else min(last, data.size)
         format = _format_of(data, settings, kernel)
         if format is not None:
             options = _scan_settings(settings, format, kernel)
-            found = seams(format, data[first:last], parts, workers=workers, **options)
+            found = seams(format, data.part(first, last), parts, workers=workers, **options)
             return [first + at for at in found]
         step = max(-(-(last - first) // parts // UNKNOWN_PIECE), 1) * UNKNOWN_PIECE
         return [*range(first, last, step), last]
@@ -112,8 +113,8 @@ def raw_frontier(
         SourceError: the file cannot be opened.
     """
     kernel = load()
-    with _mapped(Path(path)) as data:
-        size = len(data)
+    with StoredFile(path) as data:
+        size = data.size
         stop = size if limit is None else min(size, start + max(limit, 1))
         if stop <= start or (is_final and stop == size):
             return max(size, start)
@@ -132,24 +133,24 @@ def raw_frontier(
 
 
 def _decided(
-    data: memoryview, settings: Settings, kernel: Any, is_final: bool
+    data: Stored, settings: Settings, kernel: Any, is_final: bool
 ) -> tuple[bool, str | None]:
     """Whether more bytes cannot change the format any more, and the format."""
-    if is_final or len(data) >= PREFIX:
+    if is_final or data.size >= PREFIX:
         return True, _format_of(data, settings, kernel)
 
     detector = Desk(settings, kernel, _nothing).detector
     found = detector.by_port(0, 0)
-    if found is None and len(data) >= FIRST_LOOK:
-        found = detector.by_bytes(bytes(data[:FIRST_LOOK]), is_all=False)
+    if found is None and data.size >= FIRST_LOOK:
+        found = detector.by_bytes(bytes(data.read(0, FIRST_LOOK)), is_all=False)
     return found is not None, found
 
 
-def _last_seam(scanner: FrameScanner, data: memoryview, start: int, stop: int) -> int:
+def _last_seam(scanner: FrameScanner, data: Stored, start: int, stop: int) -> int:
     """The last place up to `stop` that can be told to be a seam without what comes behind."""
     scanner.restart(start)
     problems: list[tuple[int, int, int]] = []
-    for batch in scanner.feed(data[start:stop]):
+    for batch in _fed(scanner, data, start, stop):
         for other, reach in zip(batch.others, batch.reaches, strict=True):
             if isinstance(other, Problem):
                 problems.append((other.offset, other.offset + other.length, reach))
@@ -161,6 +162,12 @@ def _last_seam(scanner: FrameScanner, data: memoryview, start: int, stop: int) -
         if last == at or first < at < reach:
             at = first
     return at
+
+
+def _fed(scanner: FrameScanner, data: Stored, start: int, stop: int) -> Iterator[FrameBatch]:
+    for at in range(start, stop, SEGMENT):
+        yield from scanner.feed(data.read(at, min(at + SEGMENT, stop)))
+    yield from scanner.look()
 
 
 # --- packet captures ------------------------------------------------------------------------------

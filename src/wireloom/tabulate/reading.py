@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from itertools import islice
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,8 +16,9 @@ from wireloom.captures.pcapng import is_pcapng
 from wireloom.columnar.framing import FrameBatch
 from wireloom.columnar.kernel import load
 from wireloom.columnar.split import CHAIN, map_frames
+from wireloom.columnar.stored import Stored, StoredFile
 from wireloom.columnar.wide import infer
-from wireloom.errors import OptionError, SourceError
+from wireloom.errors import OptionError
 from wireloom.tables import table, wide_column
 from wireloom.tabulate.accounting import Tally, Totals
 from wireloom.tabulate.decoding import Decoded, LotDecoder
@@ -123,7 +122,7 @@ def splittable(source: Source, settings: Settings) -> bool:
 
 
 def _raw_path(source: Source, settings: Settings) -> Path | None:
-    """The path of a raw capture that can be mapped and split; None if it is none."""
+    """The path of a raw capture that can be split; None if it is none."""
     if not isinstance(source, (str, os.PathLike)):
         return None
     path = Path(source)
@@ -174,25 +173,6 @@ class _Range:
         return self.decode(), reader.origin.tally
 
 
-@contextmanager
-def _mapped(path: Path) -> Iterator[memoryview]:
-    """The bytes of a file.
-
-    Raises:
-        SourceError: it cannot be opened.
-    """
-    try:
-        with path.open("rb") as file:
-            if not os.fstat(file.fileno()).st_size:
-                yield memoryview(b"")
-                return
-            mapping = mmap(file.fileno(), 0, access=ACCESS_READ)
-    except OSError as error:
-        raise SourceError(error.strerror or str(error), file=str(path)) from error
-    # Not closed here: batches may still point into it. It goes when they do.
-    yield memoryview(mapping)
-
-
 def _scan_settings(settings: Settings, format: str, kernel: Any) -> dict[str, Any]:
     return {
         "limits": settings.limits,
@@ -202,9 +182,9 @@ def _scan_settings(settings: Settings, format: str, kernel: Any) -> dict[str, An
     }
 
 
-def _format_of(data: memoryview, settings: Settings, kernel: Any) -> str | None:
+def _format_of(data: Stored, settings: Settings, kernel: Any) -> str | None:
     detector = Desk(settings, kernel, _nothing).detector
-    return detector.by_port(0, 0) or detector.by_prefix(bytes(data[:PREFIX]))
+    return detector.by_port(0, 0) or detector.by_prefix(bytes(data.read(0, PREFIX)))
 
 
 def _nothing(piece: Piece) -> None:
@@ -217,7 +197,7 @@ def _parallel(
     """The tables of a raw capture, decoded in parts by several threads."""
     kernel = load()
     name = os.fspath(path)
-    with _mapped(path) as data:
+    with StoredFile(path) as data:
         format = _format_of(data, settings, kernel)
         if format is None:
             yield from _unknown(name, data, tabulator)
@@ -235,21 +215,21 @@ def _parallel(
             yield from tabulator.accept(Lot(), made)
             if progress is not None and batch.count:
                 at = batch.offsets[batch.count - 1] + batch.lengths[batch.count - 1]
-                progress(Progress(at, len(data), name))
+                progress(Progress(batch.base + at, data.size, name))
         lot = Lot()
-        lot.ended.append((total, Counts(captured=len(data), delivered=len(data))))
+        lot.ended.append((total, Counts(captured=data.size, delivered=data.size)))
         yield from tabulator.accept(lot, Decoded())
 
 
-def _unknown(name: str, data: memoryview, tabulator: Tabulator) -> Batches:
+def _unknown(name: str, data: Stored, tabulator: Tabulator) -> Batches:
     """A raw capture of no known format."""
     stream = Stream(-(1 << 62), name, "raw", name)
     marks = memoryview(b"").cast("q")
-    for at in range(0, len(data), 16 * UNKNOWN_PIECE):
-        part = data[at : at + 16 * UNKNOWN_PIECE]
+    for at in range(0, data.size, 16 * UNKNOWN_PIECE):
+        part = data.read(at, at + 16 * UNKNOWN_PIECE)
         yield from tabulator.feed(StreamData(stream, at, part, marks, marks))
-    counts = Counts(captured=len(data), delivered=len(data))
-    yield from tabulator.feed(StreamEnd(stream, len(data), "end", counts))
+    counts = Counts(captured=data.size, delivered=data.size)
+    yield from tabulator.feed(StreamEnd(stream, data.size, "end", counts))
 
 
 # --- ranges ---------------------------------------------------------------------------------------
@@ -284,7 +264,7 @@ class RangeReader:
 
         Raises:
             OptionError: the capture is none that can be split.
-            SourceError: it cannot be opened.
+            SourceError: it cannot be opened, or becomes shorter while it is read.
             DecodeError: something cannot be read, in the mode ``failfast``.
         """
         settings, kernel = self._settings, load()
@@ -293,9 +273,9 @@ class RangeReader:
             raise OptionError(f"{os.fspath(self._source)} cannot be read in parts")
         tabulator = Tabulator(settings, kernel=kernel)
         self.totals = tabulator.totals
-        with _mapped(path) as data:
-            first = min(self._bounds[0], len(data))
-            last = min(self._bounds[1], len(data))
+        with StoredFile(path) as data:
+            first = min(self._bounds[0], data.size)
+            last = min(self._bounds[1], data.size)
             format = _format_of(data, settings, kernel)
             name = os.fspath(path)
             work = _Range(name, settings, format, kernel)
@@ -304,17 +284,15 @@ class RangeReader:
                 yield from self._unknown(reader, work, data, first, last, tabulator)
             else:
                 scanner = work.desk.scanner(format)
-                start = first
-                if first and not self._is_seam:
-                    start = scanner.find_chain(data, first, last, CHAIN)
-                self.start = self.end = last if start < 0 else start
-                if start >= 0:
-                    for batch in scanner.scan_range(data, start, last):
-                        reader.pieces(batch)
-                        yield from tabulator.accept(Lot(), work.decode())
-                    self.end = scanner.position
+                chain = CHAIN if first and not self._is_seam else 0
+                for batch in scanner.scan_range(data, first, last, chain=chain):
+                    reader.pieces(batch)
+                    yield from tabulator.accept(Lot(), work.decode())
+                is_found = scanner.start >= 0
+                self.start = scanner.start if is_found else last
+                self.end = scanner.position if is_found else last
             size = self.end - self.start
-            if size or not len(data):
+            if size or not data.size:
                 lot = Lot()
                 lot.ended.append((reader.origin, Counts(captured=size, delivered=size)))
                 yield from tabulator.accept(lot, Decoded())
@@ -324,17 +302,17 @@ class RangeReader:
         self,
         reader: StreamReader,
         work: _Range,
-        data: memoryview,
+        data: Stored,
         first: int,
         last: int,
         tabulator: Tabulator,
     ) -> Batches:
         """A stream of no known format is cut at multiples of the size of its pieces."""
         size = UNKNOWN_PIECE
-        self.start = min(-(-first // size) * size, len(data))
-        self.end = min(-(-last // size) * size, len(data))
+        self.start = min(-(-first // size) * size, data.size)
+        self.end = min(-(-last // size) * size, data.size)
         for at in range(self.start, self.end, size):
-            reader.unknown(bytes(data[at : min(at + size, self.end)]), at, least=1)
+            reader.unknown(bytes(data.read(at, min(at + size, self.end))), at, least=1)
             yield from tabulator.accept(Lot(), work.decode())
 
 

@@ -7,9 +7,7 @@ messages, times and accounts are made here from `wireloom.scan` and `wireloom.de
 from __future__ import annotations
 
 import datetime as dt
-import io
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -22,11 +20,10 @@ import wireloom
 from wireloom.captures import NO_TIME, Damage, Dropped, Event, Gap, StreamData, StreamEnd
 from wireloom.columnar.packets import packet_row
 from wireloom.errors import DecodeError
-from wireloom.formats import get
 from wireloom.framing import Frame, Problem
 from wireloom.rows import MESSAGE_FORMATS, frame_rows, payload_rows
 from wireloom.tables import arrow_schema
-from wireloom.tabulate import Batches, Settings, tabulate
+from wireloom.tabulate import Batches, Settings
 from wireloom.testing.tabled import plain_rows
 from wireloom.testing.traffic import (
     START_NS,
@@ -37,8 +34,6 @@ from wireloom.testing.traffic import (
     ethernet,
     ip,
     pcap,
-    pcap_header,
-    pcap_record,
     pcapng,
     udp,
 )
@@ -47,7 +42,6 @@ __all__ = [
     "Rows",
     "captured_rows",
     "check_accounts",
-    "check_mutant",
     "collect",
     "differences",
     "made_capture",
@@ -381,101 +375,3 @@ def check_accounts(found: Rows, captured: int | None = None) -> None:
         if row["format"] != "nais":
             assert sum(each["frame_length"] for each in frames) == row["decoded"], row
     assert captured is None or total == captured
-
-
-# --- mutants --------------------------------------------------------------------------------------
-
-
-def check_mutant(name: str, index: int, seed: int = 1) -> None:
-    """Damage a capture of a format, and look whether all that is left whole is found.
-
-    Of `seed` and `index` depends what the capture is and what happens to it: bits are flipped,
-    ranges are lost, garbage gets in, the end is missing.
-
-    Raises:
-        AssertionError: a byte is not accounted for, or a frame that was not damaged is not found.
-    """
-    random = Random(f"{name} {seed} {index}")
-    frames = random.choices(list(get(name).samples().values()), k=random.randint(5, 60))
-    settings = Settings(formats=(name,), include_raw=True, batch_rows=random.choice((5, 1 << 16)))
-    if index % 2:
-        data, whole = _raw_mutant(frames, random)
-    else:
-        data, whole = _packet_mutant(frames, random)
-    found = collect(tabulate(io.BytesIO(data), settings), settings)
-    check_accounts(found)
-    left = Counter(whole)
-    left.subtract(Counter(row["raw"] for row in found.get("frames", [])))
-    missing = [frame for frame, count in left.items() if count > 0]
-    assert not missing, f"{name} {seed} {index}: {missing[0].hex()} is not found"
-
-
-def _damaged(data: bytes, random: Random) -> tuple[bytes, int, int, int]:
-    """The data with damage, the range that suffered, and how many bytes are lost."""
-    first = random.randrange(len(data))
-    last = min(len(data), first + random.choice((1, 1, 4, 60)))
-    kind = random.randrange(4)
-    if kind == 0:
-        bad = bytearray(data[first : first + 1])
-        bad[0] ^= 1 << random.randrange(8)
-        return data[:first] + bad + data[first + 1 :], first, first + 1, 0
-    if kind == 1:
-        return data[:first] + data[last:], first, last, last - first
-    if kind == 2:
-        garbage = random.randbytes(random.choice((1, 3, 50, 300)))
-        return data[:first] + garbage + data[first:], first, first, 0
-    return data[:first], first, len(data), 0
-
-
-def _raw_mutant(frames: list[bytes], random: Random) -> tuple[bytes, list[bytes]]:
-    data, first, last, lost = _damaged(b"".join(frames), random)
-    return data, _unhurt(frames, [(first, last)], lost)
-
-
-def _unhurt(frames: list[bytes], hurt: list[tuple[int, int]], lost: int) -> list[bytes]:
-    """The frames outside of ranges that suffered.
-
-    A frame that has lost bytes is legal, for all that a reader can know, with as many of the next
-    ones in their place: so those suffer, too.
-    """
-    whole = []
-    at = reach = 0
-    for frame in frames:
-        end = at + len(frame)
-        if any(end > low and at < max(high, low + 1) for low, high in hurt):
-            reach = end + lost
-        elif at >= reach:
-            whole.append(frame)
-        at = end
-    return whole
-
-
-def _packet_mutant(frames: list[bytes], random: Random) -> tuple[bytes, list[bytes]]:
-    """One connection; whole are the frames without a byte in a record that suffered.
-
-    A damaged header makes its packet seem longer or shorter. A record is believed only if another
-    one follows it, so that the one before a damaged header suffers with it.
-    """
-    mss = random.choice((40, 200, 1460))
-    talk = Conversation("10.0.0.1:1000", "10.0.0.2:80", mss=mss)
-    opening, sent = list(talk.open()), list(talk.send(b"".join(frames)))
-    packets = [*opening, *sent, *talk.close()]
-    records = [pcap_header(), *map(pcap_record, packets)]
-    data, first, last, lost = _damaged(b"".join(records), random)
-    if first < sum(map(len, records[: 1 + len(opening)])):
-        return data, []  # it may not be a capture any more, or begin somewhere else
-    hurt, at, reach = [], 0, 0
-    for number, record in enumerate(records):
-        end = at + len(record)
-        is_hit = end + 16 > first and at < max(last, first + 1)
-        if is_hit or at < reach:
-            place = mss * (number - 1 - len(opening))
-            hurt.append((place, place + mss))
-        if is_hit:
-            reach = end + lost
-        at = end
-    return data, _unhurt(frames, hurt, _MOST_LOST)
-
-
-_MOST_LOST = 300
-"""Bytes by which a damaged packet may be too long or too short."""

@@ -23,6 +23,7 @@ __all__ = [
     "RECORDS_END",
     "RECORDS_FOUND",
     "RECORDS_FULL",
+    "RECORDS_JUMP",
     "RECORDS_MORE",
     "RECORDS_PACKET",
     "Interfaces",
@@ -47,6 +48,8 @@ RECORDS_PACKET = cython.declare(cython.int, 15)
 """A block of packet data that contradicts itself or names no known interface."""
 RECORDS_FOUND = cython.declare(cython.int, 16)
 """A search found a good record."""
+RECORDS_JUMP = cython.declare(cython.int, 17)
+"""The record behind this one is of quite another time."""
 
 NO_TIME = cython.declare(cython.longlong, -0x7FFFFFFFFFFFFFFF)
 """In place of a time: simple packet blocks have none."""
@@ -60,6 +63,8 @@ _LONGEST = cython.declare(cython.uint, 0xFFFFFF)
 """Length on the wire that can be true."""
 _CHAIN = cython.declare(cython.int, 4)
 """Good records in a row that end a search."""
+_APART = cython.declare(cython.longlong, 4194304)
+"""Seconds, 48 days, between two records in a row that make them suspect."""
 _MICRO = cython.declare(cython.uint, 0xA1B2C3D4)
 _NANO = cython.declare(cython.uint, 0xA1B23C4D)
 _SECTION = cython.declare(cython.uint, 0x0A0D0D0A)
@@ -112,6 +117,16 @@ def is_record(data, pos, end, is_big, is_strict):
     return captured <= length <= _LONGEST and file_word(data, pos + 4, end, is_big) < 1000000000
 
 
+def is_close(data, pos, end, is_big, seconds):
+    """Whether the record at `pos` is of about that time.
+
+    Where four bytes are lost, the header behind them and all the others make sense without their
+    first words: with small numbers for a time.
+    """
+    found: cython.longlong = file_word(data, pos, end, is_big)
+    return -_APART < found - seconds < _APART
+
+
 def pcap_records(
     rows: Packets,
     data: cython.const[cython.uchar][::1],
@@ -130,6 +145,7 @@ def pcap_records(
     end: cython.Py_ssize_t = len(data)
     following: cython.Py_ssize_t
     scale: cython.longlong = 1000000000 // ticks
+    seconds: cython.longlong
     ts: cython.longlong
     length: cython.uint
     if end == 0:
@@ -161,8 +177,11 @@ def pcap_records(
             elif not is_record(start, following, end, is_big, is_strict):
                 rows.stop = RECORDS_BAD
                 break
-            ts = file_word(start, pos, end, is_big)
-            ts = ts * 1000000000 + file_word(start, pos + 4, end, is_big) * scale
+            seconds = file_word(start, pos, end, is_big)
+            if end - following >= 16 and not is_close(start, following, end, is_big, seconds):
+                rows.stop = RECORDS_JUMP
+                break
+            ts = seconds * 1000000000 + file_word(start, pos + 4, end, is_big) * scale
             length = file_word(start, pos + 12, end, is_big)
             if length > _LONGEST:
                 length = _LONGEST
@@ -184,11 +203,12 @@ def find_record(
     """The first place from `pos` on, before `until`, where a chain of good records starts.
 
     The chain must lead past `beyond`: that is where a record ends whose length may be right, and
-    whose payload may hold records of its own.
+    whose payload may hold records of its own. Its times must not be far from each other.
     """
     end: cython.Py_ssize_t = len(data)
     at: cython.Py_ssize_t
     count: cython.int
+    seconds: cython.longlong
     rows.stop = RECORDS_END if is_end else RECORDS_MORE
     if end == 0:
         return 0
@@ -197,12 +217,14 @@ def find_record(
         while pos < until:
             at = pos
             count = 0
+            seconds = 0
             while True:
                 if end - at < 40:
                     if not is_end:
                         break
-                    # The file ends with a record, or with one that was cut.
-                    if count >= 2 or (count == 1 and at == end):
+                    # The file ends with a record, or in a header. Where it ends in a packet, any
+                    # length of it would do, so that fewer records prove nothing.
+                    if (count >= 1 and at == end) or (count >= 2 and at < end):
                         rows.stop = RECORDS_FOUND
                         break
                     if end - at < 16:
@@ -217,10 +239,12 @@ def find_record(
                 if not is_record(start, at, end, is_big, True):
                     count = -1
                     break
-                if (
-                    file_word(start, at, end, is_big) == 0
-                    or file_word(start, at + 8, end, is_big) == 0
-                ):
+                # Small numbers in a payload look like a header, and may lead to a true one.
+                if count and not is_close(start, at, end, is_big, seconds):
+                    count = -1
+                    break
+                seconds = file_word(start, at, end, is_big)
+                if seconds == 0 or file_word(start, at + 8, end, is_big) == 0:
                     count = -1
                     break
                 count += 1
