@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from random import Random
 
@@ -9,10 +10,12 @@ import pyarrow as pa
 import pytest
 
 from wireloom.columnar import kernel as kernels
-from wireloom.columnar.bodies import BodyDecoder, object_rows
+from wireloom.columnar.assembly import Keys
+from wireloom.columnar.bodies import BodyDecoder
+from wireloom.columnar.bodyobjects import object_rows
 from wireloom.columnar.packets import PacketDecoder
 from wireloom.errors import DecodeError, OptionError
-from wireloom.formats import get
+from wireloom.formats import get, tibmsg
 from wireloom.formats.blaze import (
     SubscriptionAck,
     SubscriptionEvent,
@@ -425,6 +428,12 @@ def test_many_paths_are_forgotten_in_time(kernel):
         assert rows[-1]["path"] == f"body.many[{count - 1}]"
 
 
+def _texts(decoder, batch, known, over=()):
+    words = decoder.classes(batch, known, passed_over=over)
+    made = list(decoder.read(batch, words, Keys("", "", 0, None), passed_over=over, texts=True))
+    return made, pa.concat_arrays([each.texts for each in made])
+
+
 def test_bodies_as_json_beside_their_packets(kernel):
     decoder = BodyDecoder(MODEL, kernel=kernel)
     packets = PacketDecoder("blaze", columns=["frame_offset", "nclass"], kernel=kernel)
@@ -433,17 +442,17 @@ def test_bodies_as_json_beside_their_packets(kernel):
     frames = [_subscribe(1, "POINT"), _answer(1, 5), _event(5, point), _event(6, point)]
     frames += [b"\0" * 12, _request("POINT", point), _request("POINT", b"\1"), frames[2] + b"more"]
     batch = batch_of("blaze", frames)
-    refused = packets.check(batch)
-    assert [each.index for each in refused] == [4]
-    over = [each.index for each in refused]
-    for _ in range(2):
-        texts = decoder.texts(batch, known, passed_over=over)
-        value = '{"x": 1, "label": "a"}'
-        assert texts == [None, None, value, None, None, value, None, value]
-        assert known.class_of(5) == 0  # nothing was learned
-    (made,) = packets.decode(batch, nclass=texts)
+    bodies = []
+
+    def read(first, last, refused):
+        assert (first, last, refused) == (0, 8, [4])
+        made, texts = _texts(decoder, batch, known, refused)
+        bodies.extend(made)
+        return texts
+
+    (made,) = packets.decode(batch, nclass=read)
+    value = '{"x": 1, "label": "a"}'
     assert made.rows["nclass"].to_pylist() == [None, None, value, None, value, None, value]
-    bodies = list(decoder.decode(batch, known, passed_over=over))
     assert [each.index for made in bodies for each in made.refused] == [6]
     assert sum(made.rows.num_rows for made in bodies) == 3 * 2
     assert known.class_of(5) == 2 << 28 | 301
@@ -455,5 +464,88 @@ def test_texts_of_many_subscriptions(kernel):
     frames = [_subscribe(number, "POINT") for number in range(1, 101)]
     frames += [_answer(number, number) for number in range(1, 101)]
     frames += [_event(number, body) for number in range(1, 101)]
-    texts = decoder.texts(batch_of("blaze", frames), decoder.subscriptions())
-    assert texts == [None] * 200 + ['{"x": 1}'] * 100
+    _, texts = _texts(decoder, batch_of("blaze", frames), decoder.subscriptions())
+    assert texts.to_pylist() == [None] * 200 + ['{"x": 1}'] * 100
+
+
+def test_requests_of_the_other_direction_are_known_from_a_frame_on(kernel):
+    decoder = BodyDecoder(MODEL, kernel=kernel)
+    point, stop = _body("POINT", {"x": 1}), _body("STOP", {"minutes": 2})
+    frames = [_answer(1, 5), _event(5, point), _answer(1, 5), _event(5, stop), _event(6, stop)]
+    batch = batch_of("blaze", frames)
+    first, second = (2 << 28 | MODEL.nclass(name).id for name in ("POINT", "STOP"))
+    told = [(0, 1, first), (2, 1, second)]
+    words = decoder.classes(batch, decoder.subscriptions(), told=told)
+    assert list(words) == [0, first, 0, second, 0]
+    assert [each[:3] for each in decoder.lessons(batch)] == [(0, False, 1), (2, False, 1)]
+
+
+def test_names_that_look_like_the_hex_of_others(kernel):
+    model = from_blz(
+        "nclass P\n{\n@id 1\nascii[4] a\n}\nnclass Q\n{\n@id 2\nascii[4] a\nbyte a_hex\n}\n"
+    )
+    decoder = BodyDecoder(model, kernel=kernel)
+    body = (b"\x08\0\0\0" + b"\1\0\2\0\0\0\xff\xfe")
+    _, texts = _texts(
+        decoder, batch_of("blaze", [_request(1, body), _request(2, body)]), decoder.subscriptions()
+    )
+    assert texts.to_pylist() == ['{"a_hex": "fffe"}', '{"a_hex_": "fffe"}']
+
+
+def test_text_of_every_kind_as_json(kernel):
+    words = ['"\\/', "\x00\x01\x08\t\n\x0b\x0c\r\x1f\x7f", "é", "漢", "𝄞", "", "a\ud800"]
+    model = from_blz("nclass P\n{\n@id 1\nascii[16] a\nascii b\nbool c\nuint_64 d\nfloat_32 e\n}\n")
+    values = [{"a": word} for word in words] + [{"b": "x"}, {"b": "é"[:1]}, {"c": True}]
+    values += [{"d": 1 << 63, "e": 0.1}, {"d": (1 << 64) - 1, "e": -0.0}, {"e": 1e-30}]
+    values += [{"e": float("nan")}, {"e": float("inf"), "a": "x"}, {}]
+    frames = []
+    for value in values:
+        given = {k: v.encode("utf-8", "surrogatepass") if k == "a" else v for k, v in value.items()}
+        given = {k: v for k, v in given.items() if not (k == "b" and ord(v) > 127)}
+        made = encode_nclass(new_value(model, "P", given), Encoding.INDEXNOTZERO)
+        frames.append(_request(1, made))
+    decoder = BodyDecoder(model, kernel=kernel)
+    _, texts = _texts(decoder, batch_of("blaze", frames), decoder.subscriptions())
+    wanted = [get("blaze").decode(raw, model=model).nclass.to_values() for raw in frames]
+    assert texts.to_pylist() == [json.dumps(value) for value in wanted]
+
+
+def test_payloads_that_may_be_messages(kernel):
+    model = from_blz(
+        "nclass IN\n{\n@id 1\nascii[99] a\n}\n"
+        "nclass OUT\n{\n@id 2\nascii[99] a\nIN in\nIN[3] many\n}\n"
+        "nclass BYTES\n{\n@id 3\nascii[99] a\nbyte[99] b\n}\n"
+    )
+    quote = tibmsg.build({"SYM": "ABC"}).encode()
+    values = [
+        ("OUT", {"a": quote, "in": {"a": quote}, "many": {"1": {"a": quote}}}),
+        ("OUT", {"a": b"plain text", "in": {"a": quote[:7]}}),
+        ("IN", {"a": quote}),
+        ("BYTES", {"a": quote, "b": list(quote)}),
+    ]
+    ids = {"IN": 1, "OUT": 2, "BYTES": 3}
+    frames = [
+        _request(ids[name], encode_nclass(new_value(model, name, value), Encoding.INDEXNOTZERO))
+        for name, value in values
+    ]
+    frames += [_request(9, quote), _event(4, quote), _request("POINT", quote)]
+    decoder = BodyDecoder(model, kernel=kernel)
+    batch = batch_of("blaze", frames)
+    words = decoder.classes(batch, decoder.subscriptions())
+    found = [
+        (frame, run.path, bytes(run.data[start : start + size]))
+        for made in decoder.read(batch, words, Keys("", "", 0, None), payloads=True)
+        for run in made.payloads
+        for frame, start, size in zip(run.frames, run.starts, run.sizes, strict=True)
+    ]
+    assert found == [
+        (0, "body.a", quote),
+        (0, "body.in.a", quote),
+        (0, "body.many[1].a", quote),
+        (2, "body.a", quote),
+        (3, "body.a", quote),
+        (3, "body.b", quote + bytes(99 - len(quote))),
+        (4, "body", quote),
+        (5, "body", quote),
+        (6, "body", quote),
+    ]

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import math
 import struct
+import json
 from random import Random
 
 import pyarrow as pa
 import pytest
 
 from wireloom.columnar import kernel as kernels
-from wireloom.columnar.bodies import BodyDecoder, object_rows
+from wireloom.columnar.assembly import Keys
+from wireloom.columnar.bodies import BodyDecoder
+from wireloom.columnar.bodyobjects import object_rows
 from wireloom.errors import DecodeError
 from wireloom.formats import get
 from wireloom.formats.blaze import (
@@ -169,8 +172,8 @@ def packet(random, nclsid, body, dialect, subscriptions):
 
 
 def wanted(model, frames, subscriptions, dialect, limits):
-    """Rows and errors by the object path alone."""
-    rows, errors, offset = [], [], 0
+    """Rows, errors and texts by the object path alone."""
+    rows, errors, texts, offset = [], [], [], 0
     for raw in frames:
         try:
             found = get("blaze").decode(
@@ -183,13 +186,16 @@ def wanted(model, frames, subscriptions, dialect, limits):
             )
         except DecodeError as error:
             errors.append((offset, error.code, error.reason, error.path, error.offset))
+            texts.append(None)
         else:
+            value = found.nclass
+            texts.append(None if value is None else json.dumps(value.to_values()))
             if found.nclass is not None:
                 key = {"frame_offset": offset, "frame_length": len(raw)}
                 made = object_rows(found.nclass, found.body, get_dialect(dialect))
                 rows += [row | key for row in made]
         offset += len(raw)
-    return rows, errors
+    return rows, errors, texts
 
 
 def plain(value):
@@ -199,11 +205,14 @@ def plain(value):
 
 def check(model, frames, kernel, subscriptions, dialect, limits=DEFAULT_LIMITS, batch=1 << 16):
     decoder = BodyDecoder(model, kernel=kernel, dialect=dialect, limits=limits, batch=batch)
-    made = list(decoder.decode(batch_of("blaze", frames), decoder.subscriptions(subscriptions)))
+    given = batch_of("blaze", frames)
+    words = decoder.classes(given, decoder.subscriptions(subscriptions))
+    made = list(decoder.read(given, words, Keys("", "", 0, None), texts=True))
     for each in made:
         each.rows.validate(full=True)
     found = pa.Table.from_batches([each.rows for each in made], decoder.schema)
-    rows, errors = wanted(model, frames, subscriptions, dialect, limits)
+    rows, errors, texts = wanted(model, frames, subscriptions, dialect, limits)
+    assert [text for each in made for text in each.texts.to_pylist()] == texts
     assert [
         (each.offset, each.error.code, each.error.reason, each.error.path, each.error.offset)
         for every in made

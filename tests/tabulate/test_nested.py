@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from random import Random
 
 from wireloom.captures import Capture
@@ -26,6 +27,9 @@ from wireloom.testing.captured import (
     differences,
     made_capture,
 )
+from wireloom.testing.generate import generate
+from wireloom.testing.generate.schemas import DICTIONARY
+from wireloom.testing.generate.schemas import MODEL as MODEL_TEXT
 from wireloom.testing.traffic import Conversation, Faults, pcap
 
 QUOTE = tibmsg.build({"SYM": "ABC", "BID": 10}).encode()
@@ -37,6 +41,11 @@ nclass POINT
     int_32 x
     ascii[6] label
     byte[64] blob
+}
+nclass NOTE
+{
+    @id 302
+    int_32 y
 }
 """)
 TXID = {"txplid": 1, "txsvid": 2, "txcnid": 7, "txprid": 9}
@@ -133,6 +142,79 @@ def test_bodies_with_a_model():
     without = Settings(formats=("blaze",))
     plain = collect(tabulate(io.BytesIO(data), without), without)
     assert {row["nclass"] for row in plain["blaze"]} == {None}
+
+
+def _by_lots(data, **given):
+    """The rows of a capture for many sizes of batches and lots, which must all be the same."""
+    rows = []
+    for packets, batch_rows, workers in (
+        (1 << 14, 1 << 16, 1),
+        (1 << 14, 7, 1),
+        (1 << 14, 1, 2),
+        (60, 50, 1),
+        (7, 1 << 16, 2),
+        (1, 1 << 16, 1),
+        (1, 1, 1),
+    ):
+        settings = Settings(batch_rows=batch_rows, **given)
+        tabulator = Tabulator(settings, workers=workers)
+
+        def run(tabulator=tabulator, packets=packets):
+            for event in Capture(io.BytesIO(data), batch_packets=packets):
+                yield from tabulator.feed(event)
+            yield from tabulator.close()
+
+        rows.append(collect(run(), settings))
+    for other in rows[1:]:
+        assert differences(rows[0], other, is_ordered=False) == []
+    return rows[0]
+
+
+def test_bodies_do_not_depend_on_the_size_of_lots(tmp_path):
+    path = tmp_path / "capture.pcapng"
+    for faults in ("", "reorder"):
+        given = Faults(reorder=0.05, duplicates=0.05) if faults else Faults()
+        generate(path, ["blaze", "qform-in-blaze"], size=90_000, seed=3, faults=given)
+        settings = {"model": from_blz(MODEL_TEXT), "dictionary": DICTIONARY}
+        found = _by_lots(path.read_bytes(), **settings)
+        bodies = [row for row in found["fields"] if row["path"] == "body"]
+        types = Counter(row["type_name"] for row in found["blaze"] if row["nclass"] is not None)
+        assert types["SBSEVT"] > 100
+        assert len(bodies) > 1000
+        assert {row["path"] for row in found["messages"]} == {"body.image"}
+
+
+def test_a_subscription_is_for_the_latest_request_before_its_answer():
+    """Ids are used again, and the second request is in the same lot as the first one's events."""
+    asks = [
+        SubscriptionRequest(
+            sbstyp=1, sbsmod=1, flotyp=1, dwltyp=1, enctyp=2, nclsid=number, connid=7, rqstid=5
+        ).encode()
+        for number in (301, 302)
+    ]
+    answer = SubscriptionResponse(sbresl=1, rqstid=5, sbsrid=3).encode()
+    bodies = [_body({"x": 7}), encode_nclass(new_value(MODEL, "NOTE", {"y": 8}), 2)]
+    events = [
+        SubscriptionEvent(sbsrid=3, sevttp=1, sbeact=1, sevtid=i + 1, body=body).encode()
+        for i, body in enumerate(bodies)
+    ]
+    talk = Conversation("10.0.0.1:1", "10.0.0.2:2")
+    data = pcap(
+        [
+            *talk.open(),
+            *talk.answer(events[0]),  # of a subscription that nobody has seen
+            *talk.send(asks[0]),
+            *talk.answer(answer + events[0]),
+            *talk.send(asks[1]),
+            *talk.answer(events[0] + answer + events[1]),
+            *talk.send(asks[0]),
+            *talk.close(),
+        ]
+    )
+    found = _by_lots(data, formats=("blaze",), model=MODEL)
+    texts = [row["nclass"] for row in found["blaze"] if row["type_name"] == "SBSEVT"]
+    assert texts == [None, '{"x": 7}', '{"x": 7}', '{"y": 8}']
+    assert "errors" not in found
 
 
 def test_messages_in_blaze_bodies():

@@ -21,6 +21,7 @@ __all__ = [
     "dictionary",
     "from_rows",
     "null_array",
+    "plain_column",
     "strings",
     "unique_names",
     "zeros",
@@ -152,11 +153,12 @@ def from_rows(table: Table, rows: Sequence[dict[str, Any]]) -> pa.RecordBatch:
     Handles the types that such tables have: text, names, kinds, binary, integers, timestamps (in
     microseconds).
     """
-    arrays = [_column(column, [row.get(column.name) for row in rows]) for column in table.columns]
+    arrays = [plain_column(column, [row.get(column.name) for row in rows]) for column in table.columns]
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(table))
 
 
-def _column(column: Column, values: list[Any]) -> pa.Array:
+def plain_column(column: Column, values: list[Any]) -> pa.Array:
+    """One column of `from_rows`."""
     type = arrow_type(column.type)
     if column.type in ("text", "binary"):
         return strings(values, type)

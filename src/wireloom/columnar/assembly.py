@@ -176,7 +176,7 @@ class Assembly:
         return filled
 
     def batch(
-        self, filled: Filled, keys: Keys, batch: FrameBatch, more: dict[str, list[Any]]
+        self, filled: Filled, keys: Keys, batch: FrameBatch, more: dict[str, pa.Array]
     ) -> pa.RecordBatch:
         """The rows of all frames that are not refused.
 
@@ -191,7 +191,7 @@ class Assembly:
         for column in self._columns:
             output = self._outputs.get(column.name)
             if column.name in more:
-                found = pa.array(more[column.name], arrow_type(column.type))
+                found = more[column.name]
             elif output is not None and not filled.there[output.index]:
                 found = self._absent(column, filled.count)
             elif output is not None and output.is_blob:

@@ -12,11 +12,12 @@ own before those of what is in them. A number of an enum has its name as text.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+import math
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
-from typing import Any
+from itertools import accumulate, groupby
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -28,55 +29,57 @@ from wireloom.columnar.arrays import (
     strings,
     zeros,
 )
-from wireloom.columnar.bodytables import Tables, array_type_name, item_type_name, type_names
+from wireloom.columnar.assembly import Keys
+from wireloom.columnar.bodyobjects import object_rows
+from wireloom.columnar.bodytables import Tables, type_names
 from wireloom.columnar.framing import FrameBatch
 from wireloom.columnar.kernel import bodyrows, load, nclass
 from wireloom.columnar.packets import Refused
 from wireloom.errors import DecodeError, OptionError
 from wireloom.formats import get
-from wireloom.formats.blaze.body import decode_nclass
 from wireloom.formats.blaze.codes import Encoding
 from wireloom.formats.blaze.dialects import DOCUMENT, Dialect, get_dialect
-from wireloom.formats.blaze.frames import header_fields
 from wireloom.formats.blaze.model import Model
-from wireloom.formats.blaze.nclass import (
-    ClassLayout,
-    NClassValue,
-    Slot,
-    Sparse,
-    bytes_of,
-    layout_of,
-)
+from wireloom.formats.blaze.nclass import ClassLayout, NClassValue, layout_of
 from wireloom.formats.blaze.packets import SubscriptionEvent
-from wireloom.outline import Node
 from wireloom.tables import Column, Table, arrow_type, table
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
-__all__ = ["BATCH_ROWS", "BodyDecoder", "BodyRows", "object_rows"]
+__all__ = ["BATCH_ROWS", "BodyDecoder", "BodyRows", "Payloads"]
 
 BATCH_ROWS = 1 << 16
 _BATCH_TEXT = 1 << 20
 _MOST_PATHS = 1 << 14
 """Paths that are remembered from batch to batch."""
 _TYPES = type_names()
-_LEN = 4
-_INDEX = 2
+_NO_REALS = memoryview(bytes(1)), memoryview(bytes(4)).cast("i")
+
+
+class Payloads(NamedTuple):
+    """Byte strings in bodies that may be messages, all with the same path."""
+
+    path: str
+    data: memoryview | bytes
+    """What they lie in."""
+    frames: Sequence[int] | memoryview
+    """The frame of each."""
+    starts: Sequence[int] | memoryview
+    sizes: Sequence[int] | memoryview
 
 
 @dataclass(frozen=True, slots=True)
 class BodyRows:
-    """Rows of the `fields` table, and the frames whose bodies cannot be read."""
+    """What came of some frames in a row."""
 
     rows: pa.RecordBatch
+    """Rows of the `fields` table."""
     refused: list[Refused]
-
-
-@dataclass(frozen=True, slots=True)
-class _Keys:
-    batch: FrameBatch
-    source: str
-    stream: str
-    ts_ns: memoryview | None
+    """Frames whose bodies cannot be read."""
+    texts: pa.Array | None = None
+    """The body of each frame in JSON, for the column `nclass`; null where there is none."""
+    payloads: list[Payloads] | None = None
+    """In the order of the frames. A body of which nothing is known, or that cannot be read, is one
+    byte string."""
 
 
 class BodyDecoder:
@@ -115,6 +118,8 @@ class BodyDecoder:
         self._kernel = load() if kernel is None else kernel
         tables = Tables(model, self._dialect)
         self._names = tables.names
+        self._writer = tables.writer(self._kernel)
+        self._longest = max((len(name) for name in tables.names), default=0) * 6 + 12
         self._bodies = tables.made(self._kernel, limits, strict)
         self._rows = self._kernel.BodyRows(batch, _BATCH_TEXT, allocate)
         self._paths = ["body"]
@@ -155,7 +160,7 @@ class BodyDecoder:
         stream: str = "",
         ts_ns: memoryview | None = None,
     ) -> Iterator[BodyRows]:
-        """The rows of the bodies in a batch of frames, in one or more record batches.
+        """The rows of the bodies in frames of one stream that has both directions, or only one.
 
         Args:
             batch: the frames, which are legal packets but for those to pass over.
@@ -165,124 +170,110 @@ class BodyDecoder:
             stream: the stream they come from.
             ts_ns: capture time of each frame, 64-bit numbers; None if not known.
         """
-        keys = _Keys(batch, source, stream, ts_ns)
+        words = self.classes(batch, subscriptions, passed_over=passed_over)
+        keys = Keys(source, stream, batch.base, ts_ns)
+        yield from self.read(batch, words, keys, passed_over=passed_over)
+
+    def read(
+        self,
+        batch: FrameBatch,
+        words: memoryview,
+        keys: Keys,
+        *,
+        passed_over: Iterable[int] = (),
+        texts: bool = False,
+        payloads: bool = False,
+    ) -> Iterator[BodyRows]:
+        """The rows of the bodies in a batch of frames, whose classes are known.
+
+        Args:
+            batch: the frames, which are legal packets but for those to pass over.
+            words: what `classes` gave for each.
+            keys: the key columns of the frames.
+            passed_over: frames that are no legal packets.
+            texts: whether the bodies are wanted in JSON, too.
+            payloads: whether byte strings that may be messages are wanted.
+        """
         outcome = memoryview(bytearray(max(batch.count, 1)))
         for index in passed_over:
             outcome[index] = nclass.BODY_SKIP
+        state = _Run(batch, words, keys, outcome, texts, payloads)
         refused: list[Refused] = []
         rows = self._rows
-        index = 0
+        first = index = 0
         while index < batch.count:
             index = self._bodies.run(
-                rows, subscriptions, batch.data, batch.offsets, batch.lengths, index, outcome
+                rows, words, batch.data, batch.offsets, batch.lengths, index, outcome
             )
             if index == batch.count:
                 break
             if outcome[index] in (nclass.BODY_BAD, nclass.BODY_CLASS):
+                raw = batch.frame(index)
                 try:
-                    raw = batch.frame(index)
-                    value, body = self._read(raw, self._class_of(raw, subscriptions))
+                    value, body = self._read(raw, words[index])
                 except DecodeError as error:
-                    offset = batch.base + batch.offsets[index]
-                    refused.append(Refused(index, offset, batch.frame(index), error))
+                    refused.append(Refused(index, keys.offset(index, batch), raw, error))
                 else:
-                    if rows.count:
-                        yield self._flush(keys, refused)
-                        refused = []
-                    found = object_rows(value, body, self._dialect)
-                    yield BodyRows(self._listed(found, index, keys), [])
+                    rows.drop_note(index)
+                    yield self._flush(state, first, index, refused)
+                    refused = []
+                    yield self._listed(state, index, value, body)
+                    first = index + 1
                 index += 1
-            elif subscriptions.is_full():
-                subscriptions.grow()
-            elif rows.count:
-                yield self._flush(keys, refused)
+            elif rows.count or rows.note_count:
+                yield self._flush(state, first, index, refused)
                 refused = []
+                first = index
             else:
                 rows.grow()
                 self._paths = ["body"]
-        if rows.count or refused:
-            yield self._flush(keys, refused)
+        yield self._flush(state, first, batch.count, refused)
 
-    def texts(
-        self, batch: FrameBatch, subscriptions: Any, *, passed_over: Iterable[int] = ()
-    ) -> list[str | None]:
-        """The values of each frame's body in JSON, for the column `nclass`; by the object path.
+    # --- classes
 
-        None for a frame without a body, and for one that cannot be read, about which `decode`
-        tells. `subscriptions` is not changed: it is for `decode` to learn.
+    def lessons(self, batch: FrameBatch) -> list[tuple[int, bool, int, int]]:
+        """The frames that tell of subscriptions, legal or not.
+
+        Of each its index, whether it is a request, the request, and then the word with class and
+        encoding of a request, or the subscription of an answer.
         """
-        found: list[str | None] = [None] * batch.count
-        for index, clsenc in enumerate(self._classes(batch, subscriptions, passed_over)):
-            if clsenc:
-                with suppress(DecodeError):
-                    value, _ = self._read(batch.frame(index), clsenc)
-                    found[index] = json.dumps(value.to_values())
-        return found
+        found = memoryview(bytearray(32 * max(batch.count, 1))).cast("q")
+        count = 4 * self._bodies.lessons(batch.data, batch.offsets, batch.lengths, found)
+        values = found[:count].tolist()
+        fours = zip(values[::4], values[1::4], values[2::4], values[3::4], strict=True)
+        return [(index, role == nclass.ROLE_REQUEST, *more) for index, role, *more in fours]
 
-    def payloads(
+    def classes(
         self,
         batch: FrameBatch,
         subscriptions: Any,
-        wanted: Iterable[int],
         *,
         passed_over: Iterable[int] = (),
-    ) -> dict[int, list[tuple[str, bytes]]]:
-        """The byte strings in the bodies of some frames, with their paths; by the object path.
-
-        A body of no known class, or that cannot be read, is one byte string. `subscriptions` is
-        not changed: it is for `decode` to learn.
+        told: Iterable[tuple[int, int, int]] = (),
+    ) -> memoryview:
+        """A word with class and encoding of each frame's body; 0 where there is none.
 
         Args:
             batch: the frames.
-            subscriptions: what is known of their connection.
-            wanted: frames to look at. Those with byte arrays are looked at in any case: the bytes
-                of one do not lie next to each other.
-            passed_over: frames that are no legal packets.
+            subscriptions: what is known of their connection; it learns from them.
+            passed_over: frames from which nothing can be learned, being no legal packets.
+            told: requests of the other direction: the frame before which each is to be known, the
+                request, and its word with class and encoding.
         """
-        classes = self._classes(batch, subscriptions, passed_over)
-        arrays = {
-            index for index, word in enumerate(classes) if word and word & 0xFFFFF in self._arrays
-        }
-        found: dict[int, list[tuple[str, bytes]]] = {}
-        for index in sorted(arrays.union(wanted)):
-            raw = batch.frame(index)
-            try:
-                if not classes[index]:
-                    raise DecodeError("no class")
-                value, _ = self._read(raw, classes[index])
-                inner = [(f"body.{path}", data) for path, data in value.payloads()]
-            except DecodeError:
-                blaze: Any = get("blaze")
-                packet = blaze.decode(raw, dialect=self._dialect.name, **self._settings)
-                inner = list(packet.payloads())
-            found[index] = inner
-        return found
-
-    def learn(
-        self, batch: FrameBatch, subscriptions: Any, *, passed_over: Iterable[int] = ()
-    ) -> None:
-        """Let subscriptions learn of the requests in some frames before these are decoded.
-
-        For the direction that is read first: what it answers to may be in the other one.
-        """
-        self._find(batch, subscriptions, passed_over)
-
-    def _classes(
-        self, batch: FrameBatch, subscriptions: Any, passed_over: Iterable[int]
-    ) -> list[int]:
-        """Class and encoding of each frame's body; 0 where there is none."""
-        return self._find(batch, subscriptions.copy(), passed_over)
-
-    def _find(self, batch: FrameBatch, known: Any, passed_over: Iterable[int]) -> list[int]:
         outcome = memoryview(bytearray(max(batch.count, 1)))
         for index in passed_over:
             outcome[index] = nclass.BODY_SKIP
         words = memoryview(bytearray(8 * max(batch.count, 1))).cast("q")
-        arrays = (batch.data, batch.offsets, batch.lengths)
         index = 0
-        while (index := self._bodies.find(known, *arrays, index, outcome, words)) < batch.count:
-            known.grow()
-        return words[: batch.count].tolist()
+        for stop, request, word in (*told, (batch.count, 0, 0)):
+            arrays = (batch.data, batch.offsets[:stop], batch.lengths[:stop])
+            while (index := self._bodies.find(subscriptions, *arrays, index, outcome, words)) < stop:
+                subscriptions.grow()
+            if stop < batch.count:
+                while subscriptions.is_full():
+                    subscriptions.grow()
+                subscriptions.request(request, word)
+        return words[: batch.count]
 
     def _read(self, raw: bytes, clsenc: int) -> tuple[NClassValue, bytes]:
         """The body of a packet, and its bytes.
@@ -307,37 +298,122 @@ class BodyDecoder:
         )
         return packet.nclass, packet.body
 
-    def _class_of(self, raw: bytes, subscriptions: Any) -> int:
-        """Class and encoding of an event's subscription; 0 for other packets, which say it."""
-        fields = header_fields(raw)
-        return subscriptions.class_of(fields["sbsrid"]) if "sbsrid" in fields else 0
-
     # --- Arrow
 
-    def _flush(self, keys: _Keys, refused: list[Refused]) -> BodyRows:
-        """A record batch of what the kernel has collected."""
-        for number in range(len(self._paths), self._rows.path_count):
-            step = self._rows.path_steps[number]
-            parent = self._paths[self._rows.path_parents[number]]
+    def _flush(self, run: _Run, first: int, last: int, refused: list[Refused]) -> BodyRows:
+        """What the kernel has collected of the frames from `first` up to `last`."""
+        rows = self._rows
+        for number in range(len(self._paths), rows.path_count):
+            step = rows.path_steps[number]
+            parent = self._paths[rows.path_parents[number]]
             is_element, place = step & 1, step >> 1
             self._paths.append(
                 f"{parent}[{place}]" if is_element else f"{parent}.{self._names[place]}"
             )
-        arrays = [self._array(column, keys) for column in self.table.columns]
+        arrays = [self._array(column, run) for column in self.table.columns]
         made = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-        self._rows.reset()
+        texts = self._texts(run, first, last) if run.has_texts else None
+        payloads = self._payloads(run, first, last) if run.has_payloads else None
+        if rows.count or rows.note_count:
+            rows.reset()
         if len(self._paths) > _MOST_PATHS:
-            self._rows.forget_paths(4 * _MOST_PATHS)
+            rows.forget_paths(4 * _MOST_PATHS)
             self._paths = ["body"]
-        return BodyRows(made, refused)
+        return BodyRows(made, refused, texts, payloads)
 
-    def _array(self, column: Column, keys: _Keys) -> pa.Array:
+    def _texts(self, run: _Run, first: int, last: int) -> pa.Array:
+        """The bodies of some frames in JSON."""
+        rows, count = self._rows, last - first
+        if self._writer is None:
+            return strings([self._text(run, index) for index in range(first, last)])
+        reals, real_ends = self._reals() if rows.seen & bodyrows.HAS_REAL else _NO_REALS
+        # More than is ever written: a byte of text may become six, and two what is not UTF-8.
+        most = 6 * rows.text_used + 2 * rows.binary_used + len(reals) + 2 * count
+        most += rows.count * (self._longest + 32)
+        out, ends = bytearray(most + 64), bytearray(4 * (count + 1))
+        valid = bytearray(count // 8 + 1)
+        there = self._writer.write(
+            rows, first, last, run.outcome, reals, real_ends, out, memoryview(ends).cast("i"), valid
+        )
+        used = memoryview(ends).cast("i")[count]
+        data = pa.py_buffer(bytes(memoryview(out)[:used]))
+        bits = None if there == count else pa.py_buffer(valid)
+        return pa.Array.from_buffers(
+            pa.string(), count, [bits, pa.py_buffer(ends), data], count - there
+        )
+
+    def _text(self, run: _Run, index: int) -> str | None:
+        """A body in JSON by the object path."""
+        if run.outcome[index] != nclass.BODY_GOOD:
+            return None
+        value, _ = self._read(run.batch.frame(index), run.words[index])
+        return json.dumps(value.to_values())
+
+    def _reals(self) -> tuple[memoryview, memoryview]:
+        """All reals as JSON, and where each ends."""
+        found = self._plain(pa.float64(), "value_real", bodyrows.HAS_REAL).drop_null()
+        texts = [
+            repr(value) if math.isfinite(value) else f'"{_NOT_FINITE[str(value)]}"'
+            for value in found.to_pylist()
+        ]
+        ends = array("i", accumulate(map(len, texts)))
+        return memoryview("".join(texts).encode()), memoryview(ends)
+
+    def _payloads(self, run: _Run, first: int, last: int) -> list[Payloads]:
+        """Byte strings that may be messages."""
+        rows, count, data = self._rows, self._rows.note_count, run.batch.data
+        columns = [
+            memoryview(rows.buffers[f"note_{name}"]).cast("B").cast(code)[:count]
+            for name, code in (("frame", "i"), ("at", "q"), ("size", "i"))
+        ]
+        places = [memoryview(rows.buffers[f"note_{name}"]).cast("B")[: 4 * count].cast("i")
+            for name in ("path", "name")]
+        places = list(zip(*(place.tolist() for place in places), strict=True))
+        runs = []
+        at = 0
+        for place, group in groupby(places):
+            end = at + sum(1 for _ in group)
+            runs.append(Payloads(self._path(*place), data, *(part[at:end] for part in columns)))
+            at = end
+        return self._with_arrays(run, first, last, runs) if self._arrays else runs
+
+    def _path(self, path: int, name: int) -> str:
+        return self._paths[path] if name < 0 else f"{self._paths[path]}.{self._names[name]}"
+
+    def _with_arrays(
+        self, run: _Run, first: int, last: int, runs: list[Payloads]
+    ) -> list[Payloads]:
+        """The same with byte arrays, whose bytes do not lie next to each other."""
+        special = {
+            index
+            for index, word in enumerate(run.words[first:last].tolist(), first)
+            if word & 0xFFFFF in self._arrays and run.outcome[index] == nclass.BODY_GOOD
+        }
+        if not special:
+            return runs
+        singles = [
+            Payloads(each.path, each.data, [frame], [start], [size])
+            for each in runs
+            for frame, start, size in zip(each.frames, each.starts, each.sizes, strict=True)
+            if frame not in special
+        ]
+        for index in special:
+            value, _ = self._read(run.batch.frame(index), run.words[index])
+            singles += _inside(value, index)
+        return sorted(singles, key=lambda each: each.frames[0])
+
+    def _array(self, column: Column, run: _Run) -> pa.Array:
         rows, count, name = self._rows, self._rows.count, column.name
-        type, buffers, batch = arrow_type(column.type), rows.buffers, keys.batch
+        type, buffers, batch, keys = arrow_type(column.type), rows.buffers, run.batch, run.keys
         if name in ("source", "stream"):
-            return constant(keys.source if name == "source" else keys.stream, count, type)
+            text = keys.source if name == "source" else keys.stream
+            if isinstance(text, str):
+                return constant(text, count, type)
+            return text.take(self._plain(pa.int32(), "frame", 0))
+        if name == "frame_offset" and keys.offsets is not None:
+            return self._taken(keys.offsets, 0, type)
         if name == "frame_offset":
-            return self._taken(batch.offsets, batch.base, type)
+            return self._taken(batch.offsets, keys.base, type)
         if name == "ts_ns" and keys.ts_ns is not None:
             return self._taken(keys.ts_ns, 0, type)
         if name == "ts" and keys.ts_ns is not None:
@@ -398,21 +474,40 @@ class BodyDecoder:
             type, self._rows.count, [bits, self._rows.buffers[name]], missing
         )
 
-    def _listed(self, rows: list[dict[str, Any]], index: int, keys: _Keys) -> pa.RecordBatch:
-        """A record batch of rows that the object path gave for one frame."""
-        batch = keys.batch
-        key: dict[str, Any] = {
-            "source": keys.source,
-            "stream": keys.stream,
-            "frame_offset": batch.base + batch.offsets[index],
-            "frame_length": batch.lengths[index],
-            "is_blank": False,
-        }
-        if keys.ts_ns is not None:
-            key |= {"ts_ns": keys.ts_ns[index], "ts": keys.ts_ns[index] // 1000}
+    def _listed(self, run: _Run, index: int, value: NClassValue, body: bytes) -> BodyRows:
+        """What the object path has for one frame."""
+        key: dict[str, Any] = run.keys.row(index, run.batch) | {"is_blank": False}
         names = self.table.names
-        full = [{name: (key | row).get(name) for name in names} for row in rows]
-        return pa.RecordBatch.from_pylist(full, self.schema)
+        found = object_rows(value, body, self._dialect)
+        full = [{name: (key | row).get(name) for name in names} for row in found]
+        return BodyRows(
+            pa.RecordBatch.from_pylist(full, self.schema),
+            [],
+            strings([json.dumps(value.to_values())]) if run.has_texts else None,
+            _inside(value, index) if run.has_payloads else None,
+        )
+
+
+class _Run(NamedTuple):
+    """Frames that are being read."""
+
+    batch: FrameBatch
+    words: memoryview
+    keys: Keys
+    outcome: memoryview
+    has_texts: bool
+    has_payloads: bool
+
+
+_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+def _inside(value: NClassValue, index: int) -> list[Payloads]:
+    """The byte strings in a body, by the object path."""
+    return [
+        Payloads(f"body.{path}", data, [index], [0], [len(data)])
+        for path, data in value.payloads()
+    ]
 
 
 def _has_bytes(layout: ClassLayout) -> bool:
@@ -422,63 +517,3 @@ def _has_bytes(layout: ClassLayout) -> bool:
         or (slot.layout is not None and _has_bytes(slot.layout))
         for slot in layout.by_name.values()
     )
-
-
-# --- the object path's rows -----------------------------------------------------------------------
-
-
-def object_rows(value: NClassValue, body: bytes, dialect: Dialect) -> list[dict[str, Any]]:
-    """The rows of a body from the object path: slow, and what the kernel's must be equal to."""
-    tree = Node("body", 0, len(body))
-    first = dialect.first_index_of(value.model)
-    decode_nclass(value.model, value.nclass, body, value.encoding, first_index=first, node=tree)
-    return list(_object(value, tree.children[1:], "body", first))
-
-
-def _object(
-    value: NClassValue, nodes: list[Node], path: str, first: int
-) -> Iterator[dict[str, Any]]:
-    for node, (name, item) in zip(nodes, value.items(), strict=True):
-        slot = value.layout.by_name[name]
-        row = {"path": path, "position": first + slot.place, "name": name}
-        size = node.length - _INDEX
-        if isinstance(item, Sparse):
-            yield row | {"type": array_type_name(slot), "size": size - _LEN}
-            for child, (index, element) in zip(node.children, item.items(), strict=True):
-                inner = f"{path}.{name}"
-                yield from _item(
-                    slot,
-                    element,
-                    child,
-                    {"path": inner, "position": index, "name": None},
-                    f"{inner}[{index}]",
-                    first,
-                )
-        else:
-            yield from _item(slot, item, node, row, f"{path}.{name}", first)
-
-
-def _item(
-    slot: Slot, item: Any, node: Node, row: dict[str, Any], path: str, first: int
-) -> Iterator[dict[str, Any]]:
-    size = node.length - _INDEX - (0 if slot.width else _LEN)
-    row = row | {"type": item_type_name(slot), "size": size}
-    if isinstance(item, NClassValue):
-        yield row
-        yield from _object(item, node.children, path, first)
-        return
-    if isinstance(item, float):
-        row["value_real"] = item
-    elif isinstance(item, str):
-        raw = bytes_of(item)
-        try:
-            row["value_text"] = raw.decode()
-        except UnicodeDecodeError:
-            row["value_binary"] = raw
-    elif item >> 63 > 0:
-        row["value_decimal"] = Decimal(item)
-    else:
-        row["value_int"] = int(item)
-        if slot.enum is not None and (name := slot.enum.name_of(item)) is not None:
-            row["value_text"] = name
-    yield row

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, Literal
 
 from wireloom.columnar.kernel import nclass
@@ -89,6 +91,11 @@ def _roles() -> memoryview:
     return _array(roles, "q")
 
 
+def _key(name: str) -> bytes:
+    """What stands before a value in JSON."""
+    return f"{json.dumps(name)}: ".encode()
+
+
 class Tables:
     """The tables of one model in one dialect."""
 
@@ -97,6 +104,7 @@ class Tables:
         """Field names, by their numbers in the name column."""
         self._types = {name: number for number, name in enumerate(type_names())}
         self._numbers: dict[str, int] = {}
+        self._hex_names: dict[str, set[str]] = {}
         self._members: list[int] = []
         self._member_ends: list[int] = []
         self._member_text = bytearray()
@@ -120,6 +128,7 @@ class Tables:
         number = self._numbers.setdefault(decl.name, len(self.names))
         if number == len(self.names):
             self.names.append(decl.name)
+        self._hex_names.setdefault(decl.name, set()).add(slot.hex_name)
         owner = members = 0
         if slot.layout is not None:
             kind, owner = nclass.NC_OBJECT, self._places[slot.layout.nclass.name]
@@ -143,6 +152,23 @@ class Tables:
                 self._member_text += names[value].encode()
                 self._member_ends.append(len(self._member_text))
         return self._enums[enum.name]
+
+    def writer(self, kernel: Any) -> Any:
+        """What writes bodies as JSON; None if the names of fields do not tell those of their hex.
+
+        That is so where classes differ in it, because one has a field with that name.
+        """
+        if any(len(found) > 1 for found in self._hex_names.values()):
+            return None
+        keys = [_key(name) for name in self.names]
+        hex_keys = [_key(*self._hex_names[name]) for name in self.names]
+        return kernel.BodyTexts(
+            b"".join(keys),
+            _array([*accumulate(map(len, keys))], "i"),
+            b"".join(hex_keys),
+            _array([*accumulate(map(len, hex_keys))], "i"),
+            self._types["bool"],
+        )
 
     def made(self, kernel: Any, limits: Limits, asks: bool) -> Any:
         """The kernel's form of them."""

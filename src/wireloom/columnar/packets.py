@@ -11,10 +11,12 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
 
+from wireloom.columnar.arrays import plain_column
 from wireloom.columnar.assembly import Assembly, Filled, Keys
 from wireloom.columnar.framing import FrameBatch
 from wireloom.columnar.kernel import load
@@ -25,6 +27,7 @@ from wireloom.formats import get
 from wireloom.formats.blaze.dialects import DOCUMENT, DOCUMENT_ENUMS, enum_of, get_dialect
 from wireloom.formats.nais.options import rules_from, types_from
 from wireloom.formats.nais.packets import PARTS, NaisPacket
+from wireloom.formats.nais.schema import BUILT_IN, Reading
 from wireloom.formats.nrep.packets import FIRST_EXTENSION, Discover, Unknown
 from wireloom.layout import Bits, Packet, Varint
 from wireloom.messages import Message
@@ -35,6 +38,8 @@ __all__ = ["MAX_BATCH_BYTES", "PacketDecoder", "PacketRows", "Refused", "packet_
 
 MAX_BATCH_BYTES = 1 << 26
 """Bytes of frames in one record batch: bounds what its payload columns hold."""
+
+Bodies = Callable[[int, int, list[int]], pa.Array | None]
 
 _Enums = Mapping[str, type[IntEnum] | None]
 
@@ -104,13 +109,17 @@ class PacketDecoder:
         self._options = {key: value for key, value in options.items() if key != "model"}
         self._kernel = load() if kernel is None else kernel
         shapes, enums = _SHAPES[format](self._format, limits, strict, options)
+        self._more = [name for name in self.table.names if name in _MESSAGE_COLUMNS]
+        self._types = types_from(self._options) if self._more else BUILT_IN
         filled = {*self.table.names, *(() if payload is None else (payload,))}
+        if self._more:
+            filled.add(_CONTENT)
         program = build_program(self._kernel, table(format).select(filled), shapes, enums)
         self._payload = next((each for each in program.outputs if each.name == payload), None)
+        self._content = next((each for each in program.outputs if each.name == _CONTENT), None)
         self._assembly = Assembly(self._kernel, self.table, program)
         self._program = program
         self._rows: Any = None
-        self._more = [name for name in self.table.names if name in _MESSAGE_COLUMNS]
 
     @property
     def schema(self) -> pa.Schema:
@@ -125,7 +134,7 @@ class PacketDecoder:
         stream: str | pa.DictionaryArray = "",
         ts_ns: memoryview | None = None,
         offsets: memoryview | None = None,
-        nclass: Sequence[str | None] | None = None,
+        nclass: Bodies | None = None,
     ) -> Iterator[PacketRows]:
         """The rows of a batch of frames, in one or more record batches.
 
@@ -135,7 +144,9 @@ class PacketDecoder:
             stream: the stream they come from, or that of each.
             ts_ns: capture time of each frame, 64-bit numbers; None if not known.
             offsets: stream offset of each, where `batch.base` does not tell it.
-            nclass: the column of that name, see `wireloom.columnar.bodies.BodyDecoder.texts`.
+            nclass: reads bodies. It is called with the number of the first frame of each record
+                batch, that behind its last, and those of frames that are no legal packets; it
+                gives the column `nclass`, or nothing.
         """
         whole = Keys(source, stream, batch.base, ts_ns, offsets)
         for first, last in _pieces(batch):
@@ -143,8 +154,10 @@ class PacketDecoder:
             part = batch.part(first, last)
             filled, refused, accepted = self._fill(part, first, keys)
             more = self._more_columns(part, filled)
-            if nclass is not None and "nclass" in self.table.names:
-                more["nclass"] = list(nclass[first:last])
+            if nclass is not None:
+                found_texts = nclass(first, last, [each.index for each in refused])
+                if found_texts is not None and "nclass" in self.table.names:
+                    more["nclass"] = found_texts
             rows = self._assembly.batch(filled, keys, part, more)
             if accepted:
                 rows = self._with(rows, accepted, part, keys, filled, more)
@@ -200,16 +213,33 @@ class PacketDecoder:
                     accepted[index] = packet
         return refused, accepted
 
-    def _more_columns(self, batch: FrameBatch, filled: Filled) -> dict[str, list[Any]]:
+    def _more_columns(self, batch: FrameBatch, filled: Filled) -> dict[str, pa.Array]:
         """Columns that only the object path can fill: the message in a NAIS payload."""
-        more: dict[str, list[Any]] = {name: [None] * batch.count for name in self._more}
-        if more:
-            for index in range(batch.count):
-                if not filled.outcome[index]:
-                    packet = self._read(batch.frame(index))
-                    for name, values in more.items():
-                        values[index] = _MESSAGE_COLUMNS[name](packet)
-        return more
+        if not self._more:
+            return {}
+        read, data, frames = self._types.read, batch.data, batch.offsets.tolist()
+        places: Iterable[tuple[int, int]] = repeat((0, 1), batch.count)
+        assert self._content is not None
+        if filled.there[self._content.index]:
+            starts, sizes = filled.blobs(self._content)
+            places = zip(starts.tolist(), sizes.tolist(), strict=True)
+        readings: list[Reading | None] = []
+        for frame, (start, size), is_refused in zip(
+            frames, places, bytes(filled.outcome)[: batch.count], strict=True
+        ):
+            payload = b"" if is_refused else bytes(data[start : start + size - 1])
+            readings.append(None if is_refused else read(data[frame + _TYPE_AT], payload))
+        return {
+            column.name: plain_column(
+                column,
+                [
+                    None if reading is None else _MESSAGE_COLUMNS[column.name](reading)
+                    for reading in readings
+                ],
+            )
+            for column in self.table.columns
+            if column.name in self._more
+        }
 
     def _with(
         self,
@@ -218,13 +248,13 @@ class PacketDecoder:
         batch: FrameBatch,
         keys: Keys,
         filled: Filled,
-        more: dict[str, list[Any]],
+        more: dict[str, pa.Array],
     ) -> pa.RecordBatch:
         """The rows with those that the object path has, in the order of the frames."""
         extra = []
         for index, packet in accepted.items():
             values = keys.row(index, batch)
-            values |= {name: column[index] for name, column in more.items()}
+            values |= {name: column[index].as_py() for name, column in more.items()}
             values |= packet_row(packet)
             extra.append({name: values.get(name) for name in self.table.names})
         kept = [index for index in range(batch.count) if not filled.outcome[index]]
@@ -283,15 +313,19 @@ def packet_row(packet: Message) -> dict[str, Any]:
             value = [item.hex() for item in value]
         row["type_code" if name == "type" else name] = value
     if isinstance(packet, NaisPacket):
-        row |= {name: read(packet) for name, read in _MESSAGE_COLUMNS.items()}
+        row |= {name: read(packet.reading) for name, read in _MESSAGE_COLUMNS.items()}
     return row
 
 
-_MESSAGE_COLUMNS: Mapping[str, Callable[[Any], Any]] = {
-    "message_name": lambda packet: packet.message_name,
-    "message": lambda packet: None if packet.message is None else json.dumps(packet.message),
-    "message_error": lambda packet: packet.message_error or None,
+_MESSAGE_COLUMNS: Mapping[str, Callable[[Reading], str | None]] = {
+    "message_name": lambda reading: reading.name,
+    "message": lambda reading: None if reading.value is None else json.dumps(reading.value),
+    "message_error": lambda reading: reading.error or None,
 }
+_CONTENT = "payload"
+"""The column that these are read from."""
+_TYPE_AT = 1
+"""Where the TYPE of a NAIS frame stands."""
 
 
 # --- forms ----------------------------------------------------------------------------------------

@@ -6,8 +6,7 @@ and the streams' tallies are to be told.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final
@@ -16,30 +15,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wireloom.columnar.arrays import allocate, constant, null_array
-from wireloom.columnar.bodies import BodyDecoder
+from wireloom.columnar.assembly import Keys
+from wireloom.columnar.bodies import BodyDecoder, Payloads
 from wireloom.columnar.framing import FrameBatch
 from wireloom.columnar.kernel import load
 from wireloom.columnar.messages import MessageDecoder
-from wireloom.columnar.packets import PacketDecoder, PacketRows, Refused
+from wireloom.columnar.packets import Bodies, PacketDecoder, PacketRows, Refused
 from wireloom.formats import get
-from wireloom.formats.qform.walk import MAGIC as QFORM_MAGIC
-from wireloom.formats.tibmsg.walk import MAGIC as TIBMSG_MAGIC
-from wireloom.formats.tibrv.walk import MAGIC as TIBRV_MAGIC
 from wireloom.messages import Message
 from wireloom.tables import KEY, arrow_schema, arrow_type
 from wireloom.tabulate.lots import Joined, Lot, Origin, Piece, join
+from wireloom.tabulate.nested import Part, carried, placed, shifted, with_magic
 from wireloom.tabulate.settings import Settings
 
 __all__ = ["PAYLOADS", "Decoded", "LotDecoder"]
 
 PAYLOADS: Final = {"blaze": "body", "nais": "payload", "nrep": "data"}
 """The column of a transport's table that may hold messages; also their path."""
-
-_MAGICS: Final = (TIBMSG_MAGIC, QFORM_MAGIC, TIBRV_MAGIC)
-"""What TibMsg, QForm and TibrvMsg messages have in their first eight bytes."""
-
-_LEAST: Final = 8
-"""Bytes of the shortest message."""
 
 _INSIDE: Final = ("messages", "fields", "wide", "errors")
 """The tables that nested messages have rows in."""
@@ -88,10 +80,6 @@ class LotDecoder:
         self._overflow: list[dict[str, Any]] = []
         self._has_inside = settings.nested and any(name in self._tables for name in _INSIDE)
 
-    def subscriptions(self) -> Any:
-        """What is known of a new Blaze connection; None where it does not matter."""
-        return None if self._bodies is None else self._bodies.subscriptions()
-
     def decode(self, lot: Lot) -> Decoded:
         """The rows of a lot."""
         found = Decoded()
@@ -130,27 +118,31 @@ class LotDecoder:
         self, format: str, pieces: list[Piece], found: Decoded
     ) -> list[tuple[Piece, dict[str, Any]]]:
         decoder = self._packet_decoder(format)
-        joined = join(pieces)
+        part = Part(self._kernel, pieces)
+        joined = part.joined
         errors: list[tuple[Piece, dict[str, Any]]] = []
-        nclass = None
+        bodies: Bodies | None = None
         if format == "blaze" and self._bodies is not None:
-            nclass = self._bodies_of(pieces, joined, decoder, found, errors)
-        for part in decoder.decode(
+
+            def bodies(first: int, last: int, illegal: list[int]) -> pa.Array | None:
+                return self._bodies_of(part, first, last, illegal, found, errors)
+
+        for rows in decoder.decode(
             joined.batch,
             source=joined.source,
             stream=joined.stream,
             ts_ns=joined.ts_ns,
             offsets=joined.offsets,
-            nclass=nclass,
+            nclass=bodies,
         ):
-            for refused in part.refused:
-                piece = _owner(pieces, joined, refused.index)
-                row = _key(piece.origin, refused.offset, len(refused.data), joined, refused.index)
+            for refused in rows.refused:
+                piece = part.owner(refused.index)
+                row = part.key(refused.index, refused.offset, len(refused.data))
                 errors.append((piece, row | _why(format, "packet", refused)))
                 found.refused.append((piece.origin, 1, len(refused.data)))
-            self._packet_rows(format, part, joined, found)
-            if self._has_inside and nclass is None:
-                self._inside(format, part, pieces, joined, found, errors)
+            self._packet_rows(format, rows, joined, found)
+            if self._has_inside and bodies is None:
+                self._inside(part, rows, found, errors)
         return errors
 
     def _packet_decoder(self, format: str) -> PacketDecoder:
@@ -211,94 +203,62 @@ class LotDecoder:
 
     def _bodies_of(
         self,
-        pieces: list[Piece],
-        joined: Joined,
-        decoder: PacketDecoder,
+        part: Part,
+        first: int,
+        last: int,
+        illegal: list[int],
         found: Decoded,
         errors: list[tuple[Piece, dict[str, Any]]],
-    ) -> list[str | None] | None:
-        """Rows of bodies; gives the column `nclass`."""
-        bodies = self._bodies
+    ) -> pa.Array | None:
+        """Rows of the bodies of some frames; gives the column `nclass`."""
+        bodies, joined = self._bodies, part.joined
         assert bodies is not None
-        wants_texts = "blaze" in self._tables and "nclass" in self._tables["blaze"].names
-        texts: list[str | None] = []
-        illegal = [[each.index for each in decoder.check(_batch(piece))] for piece in pieces]
-        # A request may be in a later piece than its answer: directions come one after the other.
-        for piece, refused in zip(pieces, illegal, strict=True):
-            bodies.learn(_batch(piece), piece.origin.subscriptions, passed_over=refused)
-        for piece, refused in zip(pieces, illegal, strict=True):
-            batch, origin, known = _batch(piece), piece.origin, piece.origin.subscriptions
-            if wants_texts:
-                texts += bodies.texts(batch, known, passed_over=refused)
-            payloads: dict[int, list[tuple[str, bytes]]] = {}
-            if self._has_inside:
-                frames = sorted(set(_with_magic(batch)) - set(refused))
-                payloads = bodies.payloads(batch, known, frames, passed_over=refused)
-            for made in bodies.decode(
-                batch,
-                known,
-                passed_over=refused,
-                source=origin.source,
-                stream=origin.name,
-                ts_ns=piece.ts_ns,
-            ):
-                if "fields" in self._tables:
-                    self._add(found, "fields", made.rows)
-                for each in made.refused:
-                    one = Joined(batch, origin.source, origin.name, piece.ts_ns, None, [])
-                    row = _key(origin, each.offset, len(each.data), one, each.index)
-                    errors.append((piece, row | _why("blaze", "message", each) | {"path": "body"}))
-            for index, inner in payloads.items():
-                for path, data in inner:
-                    self._feed_payload(piece, batch, index, path, data, found)
-            errors += self._errors_of(None, piece)
-        return texts if wants_texts else [None] * joined.batch.count
+        assert joined.words is not None
+        has_texts = "blaze" in self._tables and "nclass" in self._tables["blaze"].names
+        texts = []
+        keys = Keys(joined.source, joined.stream, joined.batch.base, joined.ts_ns, joined.offsets)
+        for made in bodies.read(
+            joined.batch.part(first, last),
+            joined.words[first:last],
+            keys.part(first, last),
+            passed_over=[index - first for index in illegal],
+            texts=has_texts,
+            payloads=self._has_inside,
+        ):
+            if "fields" in self._tables:
+                self._add(found, "fields", made.rows)
+            for each in made.refused:
+                piece = part.owner(first + each.index)
+                row = part.key(first + each.index, each.offset, len(each.data))
+                errors.append((piece, row | _why("blaze", "message", each) | {"path": "body"}))
+            for run in made.payloads or ():
+                self._feed(part, shifted(run, first), found, errors)
+            texts.append(made.texts)
+        return pa.concat_arrays(texts) if has_texts else None
 
     # --- nested messages
 
     def _inside(
         self,
-        format: str,
-        part: PacketRows,
-        pieces: list[Piece],
-        joined: Joined,
+        part: Part,
+        rows: PacketRows,
         found: Decoded,
         errors: list[tuple[Piece, dict[str, Any]]],
     ) -> None:
         """Rows of the messages in the payloads of some packets."""
-        batch = joined.batch
-        count = part.rows.num_rows + len(part.refused)
-        first, last = part.first, part.first + count
-        if not count or (len(pieces) > 1 and not _has_magic(batch.part(first, last))):
-            return
-        refused = {each.index for each in part.refused}
-        for number, piece in enumerate(pieces):
-            begin, end = max(joined.bounds[number], first), min(joined.bounds[number + 1], last)
-            if begin >= end:
-                continue
-            frames = batch.part(begin, end)
-            if len(pieces) > 1 and not _has_magic(frames):
-                continue
-            own = piece.batch
-            assert own is not None
-            shift = joined.bounds[number]
-            read: Mapping[int, Message | None] = part.accepted
-            if format == "nais":
-                # What is in its messages only the object path knows.
-                read = dict.fromkeys(begin + index for index in _with_magic(frames))
-            at = begin
-            for index in sorted(read):
-                if not begin <= index < end or index in refused:
-                    continue
-                if format != "nais":
-                    self._columnar(format, part, piece, joined, (at, index), refused, found)
-                message = read[index] or self._read(format, batch.frame(index))
-                for path, data in message.payloads():
-                    self._feed_payload(piece, own, index - shift, path, data, found)
-                at = index + 1
-            if format != "nais":
-                self._columnar(format, part, piece, joined, (at, end), refused, found)
-            errors += self._errors_of(None, piece)
+        format, batch = part.joined.batch.format, part.joined.batch
+        passed_over = {each.index for each in rows.refused}
+        if format == "nais":
+            # What is in its messages only the object path knows.
+            count = rows.rows.num_rows + len(rows.refused)
+            some = batch.part(rows.first, rows.first + count)
+            asked = {rows.first + index for index in with_magic(some)} - passed_over
+            read = ((index, self._read(format, batch.frame(index))) for index in sorted(asked))
+            runs = [run for index, message in read for run in carried(index, message)]
+        else:
+            runs = placed(self._kernel, rows, batch.data, PAYLOADS[format], passed_over)
+        for run in runs:
+            self._feed(part, run, found, errors)
 
     def _read(self, format: str, frame: bytes) -> Message:
         settings = self._settings
@@ -309,74 +269,21 @@ class LotDecoder:
             **settings.format_options(format),
         )
 
-    def _columnar(
+    def _feed(
         self,
-        format: str,
-        part: PacketRows,
-        piece: Piece,
-        joined: Joined,
-        bounds: tuple[int, int],
-        refused: set[int],
+        part: Part,
+        run: Payloads,
         found: Decoded,
+        errors: list[tuple[Piece, dict[str, Any]]],
     ) -> None:
-        """The messages in the payloads of the frames between two, found by the kernel."""
-        first, last = bounds
-        if part.places is None or first >= last:
-            return
-        low, high = first - part.first, last - part.first
-        count = last - first
-        starts = _array(part.places[0][low:high], pa.int64())
-        sizes = pc.subtract(_array(part.places[1][low:high], pa.int32()), pa.scalar(1, pa.int32()))
-        mask = pc.greater_equal(sizes, _LEAST)
-        kept = _without(count, [index - first for index in refused if first <= index < last])
-        if kept is not None:
-            mask = pc.and_(mask, kept)
-        batch = joined.batch
-        offsets: pa.Array = _array(batch.offsets[first:last], pa.int64())
-        if joined.offsets is not None:
-            offsets = _array(joined.offsets[first:last], pa.int64())
-        elif batch.base:
-            offsets = pc.add(offsets, batch.base)
-        framed = _array(batch.lengths[first:last], pa.int32())
-        columns = [starts, sizes, offsets, framed]
-        if joined.ts_ns is not None:
-            columns.append(_array(joined.ts_ns[first:last], pa.int64()))
-        columns = [column.filter(mask) for column in columns]
-        if not len(columns[0]):
-            return
+        """The messages in some payloads, stream by stream."""
         decoder = self._message_decoder(None)
-        for name, rows in decoder.feed(
-            batch.data,
-            columns[0],
-            columns[1],
-            offsets=columns[2],
-            framed=columns[3],
-            ts_ns=columns[4] if joined.ts_ns is not None else None,
-            source=piece.origin.source,
-            stream=piece.origin.name,
-            path=PAYLOADS[format],
-        ):
-            self._take(name, rows, found)
-
-    def _feed_payload(
-        self, piece: Piece, batch: FrameBatch, index: int, path: str, data: bytes, found: Decoded
-    ) -> None:
-        """The messages in one byte string of a frame."""
-        if len(data) < _LEAST:
-            return
-        ts_ns = None if piece.ts_ns is None else [piece.ts_ns[index]]
-        for name, rows in self._message_decoder(None).feed(
-            data,
-            [0],
-            [len(data)],
-            offsets=[batch.base + batch.offsets[index]],
-            framed=[batch.lengths[index]],
-            ts_ns=ts_ns,
-            source=piece.origin.source,
-            stream=piece.origin.name,
-            path=path,
-        ):
-            self._take(name, rows, found)
+        for piece, more in part.by_piece(run):
+            for name, rows in decoder.feed(
+                run.data, **more, source=piece.origin.source, stream=piece.origin.name, path=run.path
+            ):
+                self._take(name, rows, found)
+            errors += self._errors_of(None, piece)
 
     # --- messages
 
@@ -540,23 +447,6 @@ def _raw(kernel: Any, batch: FrameBatch, kept: pa.Array | None) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), count, [None, ends, out], 0)
 
 
-def _owner(pieces: Sequence[Piece], joined: Joined, index: int) -> Piece:
-    return pieces[bisect_right(joined.bounds, index) - 1]
-
-
-def _key(origin: Origin, offset: int, length: int, joined: Joined, index: int) -> dict[str, Any]:
-    ts_ns = None if joined.ts_ns is None else joined.ts_ns[index]
-    return {
-        "source": origin.source,
-        "stream": origin.name,
-        "frame_offset": offset,
-        "frame_length": length,
-        "ts_ns": ts_ns,
-        "ts": None if ts_ns is None else ts_ns // 1000,
-        "path": "",
-    }
-
-
 def _why(format: str, layer: str, refused: Refused) -> dict[str, Any]:
     error = refused.error
     return {
@@ -576,30 +466,3 @@ def _plain(rows: pa.RecordBatch) -> list[dict[str, Any]]:
     for row in found:
         row["ts"] = None if row["ts_ns"] is None else row["ts_ns"] // 1000
     return found
-
-
-def _span(batch: FrameBatch) -> bytes:
-    last = batch.count - 1
-    return bytes(batch.data[batch.offsets[0] : batch.offsets[last] + batch.lengths[last]])
-
-
-def _has_magic(batch: FrameBatch) -> bool:
-    """Whether the bytes of some frames have the magic of a message at all."""
-    data = _span(batch)
-    return any(magic in data for magic in _MAGICS)
-
-
-def _with_magic(batch: FrameBatch) -> Iterator[int]:
-    """The frames that have the magic of a message in them."""
-    data, base = _span(batch), batch.offsets[0]
-    found = set()
-    for magic in _MAGICS:
-        at = data.find(magic)
-        while at >= 0:
-            index = bisect_right(batch.offsets, base + at) - 1
-            end = batch.offsets[index] + batch.lengths[index] - base
-            if at < end:
-                found.add(index)
-            # The next one in another frame.
-            at = data.find(magic, max(at + 1, end))
-    yield from sorted(found)

@@ -39,8 +39,8 @@ class Origin:
     name: str
     format: str | None = None
     tally: Tally = field(default_factory=Tally)
-    subscriptions: Any = None
-    """Of the Blaze connection that it is a direction of."""
+    direction: Any = None
+    """Of a Blaze connection: its `wireloom.tabulate.connections.Direction`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -55,6 +55,8 @@ class Piece:
     """Rows of `errors`."""
     size: int
     """Bytes of the frames."""
+    words: memoryview | None = None
+    """Of Blaze frames: the classes of their bodies."""
 
 
 @dataclass(slots=True, eq=False)
@@ -94,6 +96,8 @@ class Joined:
     """Stream offset of each; None: the batch's own."""
     bounds: list[int]
     """Where the frames of each piece begin, and where the last end."""
+    words: memoryview | None
+    """Of Blaze frames: the classes of their bodies."""
 
 
 def join(pieces: Sequence[Piece]) -> Joined:
@@ -105,7 +109,7 @@ def join(pieces: Sequence[Piece]) -> Joined:
         bounds.append(bounds[-1] + batch.count)
     if len(batches) == 1:
         ts_ns = pieces[0].ts_ns
-        return Joined(first, origin.source, origin.name, ts_ns, None, bounds)
+        return Joined(first, origin.source, origin.name, ts_ns, None, bounds, pieces[0].words)
     parts: list[memoryview] = []
     starts: list[Any] = []
     offsets: list[Any] = []
@@ -121,6 +125,7 @@ def join(pieces: Sequence[Piece]) -> Joined:
     data = memoryview(b"".join(parts))
     joined = FrameBatch(first.format, data, 0, memoryview(b"".join(starts)).cast("q"), lengths)
     times = [piece.ts_ns for piece in pieces if piece.ts_ns is not None]
+    words = [piece.words for piece in pieces if piece.words is not None]
     return Joined(
         joined,
         _repeated(pieces, bounds, lambda piece: piece.origin.source),
@@ -128,6 +133,7 @@ def join(pieces: Sequence[Piece]) -> Joined:
         memoryview(b"".join(times)).cast("q") if times else None,
         memoryview(b"".join(offsets)).cast("q"),
         bounds,
+        memoryview(b"".join(words)).cast("q") if words else None,
     )
 
 

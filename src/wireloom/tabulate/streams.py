@@ -136,6 +136,21 @@ class StreamReader:
                 self.pieces(batch)
             self._after(scanner)
 
+    def glance(self, format: str) -> Iterator[Piece]:
+        """Frames of a format in what waits: for more bytes, or for the format to be known.
+
+        They may turn out to be something else, and will be given away in any case when it is their
+        time.
+        """
+        is_other = self._is_known and self.origin.format != format
+        if is_other or self._is_udp or not self._rest or self._scanner is not None:
+            return
+        scanner = self._desk.borrow(format)
+        for batch in scanner.scan_part(bytes(self._rest), self._at, is_last=True):
+            if batch.count:
+                yield Piece(self.origin, batch, self._times_of(batch), [], 0)
+        self._desk.give_back(scanner)
+
     def gap(self, event: Gap) -> None:
         """A hole."""
         self._missing += event.length
@@ -292,12 +307,10 @@ class StreamReader:
         tally.frames += count
         tally.decoded += size
         put = self._desk.put
-        if not count or not len(self._marks):
+        times = self._times_of(batch)
+        if times is None:
             put(Piece(origin, batch, None, rows, size))
             return
-        times = memoryview(bytearray(8 * count)).cast("q")
-        marks = memoryview(self._marks), memoryview(self._times)
-        self._desk.kernel.times_at(*marks, batch.offsets, batch.base, times)
         if _NO_TIME not in bytes(self._times):
             put(Piece(origin, batch, times, rows, size))
             return
@@ -399,6 +412,15 @@ class StreamReader:
                 self._marks, self._times = array("q", self._marks), array("q", self._times)
             self._marks.frombytes(event.mark_offsets.cast("B"))
             self._times.frombytes(event.mark_times.cast("B"))
+
+    def _times_of(self, batch: FrameBatch) -> memoryview | None:
+        """The times of some frames; None if nothing is known of them."""
+        if not batch.count or not len(self._marks):
+            return None
+        times = memoryview(bytearray(8 * batch.count)).cast("q")
+        marks = memoryview(self._marks), memoryview(self._times)
+        self._desk.kernel.times_at(*marks, batch.offsets, batch.base, times)
+        return times
 
     def _forget(self) -> None:
         """Keep the marks of what waits, in arrays of their own."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import local
@@ -27,6 +27,7 @@ from wireloom.errors import DecodeError
 from wireloom.rows import shown
 from wireloom.tabulate.accounting import Totals, balanced
 from wireloom.tabulate.collecting import Collector
+from wireloom.tabulate.connections import Connections
 from wireloom.tabulate.decoding import Decoded, LotDecoder
 from wireloom.tabulate.desk import Desk
 from wireloom.tabulate.lots import Lot, Origin, Piece
@@ -40,9 +41,6 @@ Batches = Iterator[tuple[str, pa.RecordBatch]]
 
 MAX_UNDECIDED: Final = 64 << 20
 """Bytes of streams whose format is not known yet; above that it is decided with what there is."""
-
-_MAX_ENDED: Final = 4096
-"""Blaze connections with an ended direction whose subscriptions are remembered for the other."""
 
 
 class Tabulator:
@@ -67,11 +65,15 @@ class Tabulator:
         self._settings = settings
         self._kernel = load() if kernel is None else kernel
         self._decoder = LotDecoder(settings, kernel=self._kernel)
-        self._has_model = settings.model is not None
+        self._connections: Connections | None = None
+        if settings.model is not None and "blaze" in (settings.formats or ("blaze",)):
+            self._connections = Connections(settings, self._kernel)
+        self._bytes: object = None  # what the data of the last events lies in
+        self._settled = 0  # pieces of the lot whose bodies' classes are known
+        self._touched: dict[int, StreamReader] = {}
         self._desk = Desk(settings, self._kernel, self._put)
         self._streams: dict[int, StreamReader] = {}
         self._undecided = 0
-        self._connections: OrderedDict[Any, Any] = OrderedDict()
         self._lot = Lot()
         self._collector = Collector(settings)
         self._pool = _Pool(settings, self._kernel, workers) if workers > 1 else None
@@ -87,6 +89,8 @@ class Tabulator:
         Raises:
             DecodeError: something cannot be read, in the mode ``failfast``.
         """
+        if self._connections is not None and isinstance(event, (StreamData, Damage)):
+            yield from self._next(event)
         if isinstance(event, StreamData):
             reader = self._reader(event.stream)
             before = reader.undecided
@@ -99,7 +103,8 @@ class Tabulator:
             self._undecided -= reader.undecided
             reader.end()
             del self._streams[event.stream.number]
-            self._leave(event.stream)
+            if self._connections is not None:
+                self._connections.leave(event.stream)
             self._end(reader.origin, event.counts)
         elif isinstance(event, Gap):
             reader = self._reader(event.stream)
@@ -110,7 +115,7 @@ class Tabulator:
             self._reader(event.stream).dropped(event)
         else:
             self._damage(event)
-        if self._lot.is_full(self._settings.batch_rows):
+        if self._connections is None and self._lot.is_full(self._settings.batch_rows):
             yield from self._decode()
         elif self._waiting and self._pool is not None:
             yield from self._finished(self._pool.most)
@@ -182,8 +187,8 @@ class Tabulator:
         reader = self._streams.get(stream.number)
         if reader is None:
             reader = self._streams[stream.number] = StreamReader(stream, self._desk)
-            if self._has_model:
-                reader.origin.subscriptions = self._join(stream)
+            if self._connections is not None:
+                reader.origin.direction = self._connections.join(stream)
         return reader
 
     def _decide_all(self) -> None:
@@ -191,28 +196,37 @@ class Tabulator:
             reader.decide()
         self._undecided = 0
 
-    def _join(self, stream: Stream) -> Any:
-        """The subscriptions of a stream's connection, which both directions share."""
-        key = _connection(stream)
-        found = self._connections.get(key)
-        if found is None:
-            found = self._connections[key] = [self._decoder.subscriptions(), 0]
-        found[1] += 1
-        return found[0]
+    # --- Blaze bodies
 
-    def _leave(self, stream: Stream) -> None:
-        if not self._has_model:
+    def _next(self, event: StreamData | Damage) -> Batches:
+        """Before an event: whether everything that was captured together has come.
+
+        What one direction of a connection asks for may come after what the other one answers, since
+        packets that are captured together come stream by stream. Their data lies in one buffer, so
+        that another buffer tells that all have come. No lot ends before.
+        """
+        buffer = event.data.obj if isinstance(event, StreamData) else None
+        if buffer is not self._bytes or buffer is None:
+            self._bytes = buffer
+            self._settle()
+            if self._lot.is_full(self._settings.batch_rows):
+                yield from self._decode()
+        if isinstance(event, StreamData):
+            self._touched[event.stream.number] = self._reader(event.stream)
+
+    def _settle(self) -> None:
+        """Find the classes of the bodies that have come."""
+        if self._connections is None:
             return
-        key = _connection(stream)
-        found = self._connections[key]
-        found[1] -= 1
-        if not found[1]:
-            # The other direction may be told of only after this one has ended.
-            self._connections.move_to_end(key)
-            if len(self._connections) > _MAX_ENDED + len(self._streams):
-                oldest = next(iter(self._connections))
-                if not self._connections[oldest][1]:
-                    del self._connections[oldest]
+        pieces = [
+            piece
+            for piece in self._lot.pieces[self._settled :]
+            if piece.batch is not None and piece.batch.count and piece.batch.format == "blaze"
+        ]
+        waiting = [each for reader in self._touched.values() for each in reader.glance("blaze")]
+        self._touched.clear()
+        self._connections.settle(pieces, waiting)
+        self._settled = len(self._lot.pieces)
 
     # --- rows
 
@@ -256,11 +270,12 @@ class Tabulator:
 
     def _decode(self) -> Batches:
         """Have the lot decoded, by a worker if there are some."""
+        self._settle()
         lot, self._lot = self._lot, Lot()
+        self._settled = 0
         if not lot.frames:
             return
-        if self._pool is None or self._has_model:
-            # Bodies are read with what their connection has told before: one after the other.
+        if self._pool is None:
             self._waiting.append((lot, self._decoder.decode(lot)))
         else:
             self._waiting.append((lot, self._pool.submit(lot)))
@@ -332,12 +347,6 @@ class _Pool:
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
-
-
-def _connection(stream: Stream) -> Any:
-    """The same for both directions."""
-    ends = frozenset({(stream.src, stream.src_port), (stream.dst, stream.dst_port)})
-    return stream.protocol, ends, stream.turn, stream.source if not stream.src else ""
 
 
 def _known(ts_ns: int) -> int | None:

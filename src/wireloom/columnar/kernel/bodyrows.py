@@ -1,7 +1,8 @@
 """The rows of nclass bodies while they are filled: one row a field or element.
 
 Every value of a row is written, so that memory need not be cleared. Rows are added for whole
-bodies: `mark` before one, `back` when it turns out not to fit or not to be readable.
+bodies: `mark` before one, `back` when it turns out not to fit or not to be readable. Texts that
+look like messages of other formats are noted besides, with the place where they lie.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wireloom.columnar.kernel import shim as cython
+from wireloom.columnar.kernel.carried import recognised
 from wireloom.columnar.kernel.exact import is_utf8
 from wireloom.columnar.kernel.primitives import copy_bytes, is_ascii
 
@@ -28,6 +30,8 @@ HAS_BINARY = cython.declare(cython.int, 32)
 _MIX = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)
 _MIX_MASK = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 _NO_PATH = cython.declare(cython.int, -2)
+_LEAST_MESSAGE = cython.declare(cython.int, 8)
+"""Bytes of the shortest message."""
 
 
 @cython.final
@@ -54,7 +58,7 @@ class BodyRows:
         """Start a new batch with new columns; paths keep their numbers."""
         rows = self.capacity
         self.count = self.text_used = self.binary_used = 0
-        self.seen = 0
+        self.seen = self.note_count = 0
         self.mark()
         self.frame = self._column("frame", "i", rows)
         self.path = self._column("path", "i", rows)
@@ -71,6 +75,11 @@ class BodyRows:
         self.binary = self._column("binary", "B", self.text_capacity)
         self.text_ends[0] = 0
         self.binary_ends[0] = 0
+        self.note_frame = self._column("note_frame", "i", rows)
+        self.note_path = self._column("note_path", "i", rows)
+        self.note_name = self._column("note_name", "i", rows)
+        self.note_at = self._column("note_at", "q", rows)
+        self.note_size = self._column("note_size", "i", rows)
 
     def _column(self, name: str, code: str, rows: int) -> memoryview:
         size = {"B": 1, "b": 1, "i": 4, "q": 8, "Q": 8}[code]
@@ -89,12 +98,39 @@ class BodyRows:
         self.mark_count = self.count
         self.mark_text = self.text_used
         self.mark_binary = self.binary_used
+        self.mark_notes = self.note_count
 
     def back(self):
         """Take the rows since `mark` back."""
         self.count = self.mark_count
         self.text_used = self.mark_text
         self.binary_used = self.mark_binary
+        self.note_count = self.mark_notes
+
+    # --- payloads
+
+    def note(self, frame, path, name, data, pos, end):
+        """Note the text ``data[pos:end]`` if it may be a message; False when there is no room.
+
+        It lies in the object `path`, under a name, which is -1 for the whole body.
+        """
+        row: cython.Py_ssize_t = self.note_count
+        if end - pos < _LEAST_MESSAGE or recognised(data, pos, end) < 0:
+            return True
+        if row >= self.capacity:
+            return False
+        self.note_frame[row] = frame
+        self.note_path[row] = path
+        self.note_name[row] = name
+        self.note_at[row] = pos
+        self.note_size[row] = cython.cast(cython.int, end - pos)
+        self.note_count = row + 1
+        return True
+
+    def drop_note(self, frame: cython.int) -> None:
+        """Forget the last note, if it is of that frame."""
+        if self.note_count and self.note_frame[self.note_count - 1] == frame:
+            self.note_count -= 1
 
     # --- paths
 

@@ -19,7 +19,7 @@ from wireloom.columnar.kernel.walk import (
 )
 from wireloom.columnar.kernel.widerows import _ASKED, _TEXT_ROOM, _TOO_MUCH
 
-__all__ = ["PAYLOAD", "message_rows"]
+__all__ = ["PAYLOAD", "message_rows", "recognised_payloads"]
 
 PAYLOAD = cython.declare(cython.int, -1)
 
@@ -191,3 +191,45 @@ def wide_state(walk, rows, row, column, data, pos):
         return BAD
     walk.need_bytes = rows.text_used + rows.binary_used
     return walk.refuse(NEED_WIDE_TEXT)
+
+
+def recognised_payloads(
+    data: cython.const[cython.uchar][::1],
+    starts: cython.const[cython.longlong][::1],
+    sizes: cython.const[cython.int][::1],
+    first: cython.int,
+    frames: cython.int[::1],
+    places: cython.longlong[::1],
+    lengths: cython.int[::1],
+) -> int:
+    """Find the payloads that start with the magic of a message; give how many there are.
+
+    Args:
+        data: what holds the payloads.
+        starts: where each starts.
+        sizes: one more than the bytes of each, or 0.
+        first: number of the first one's frame.
+        frames: gets the frame of each that is found,
+        places: where it starts,
+        lengths: and its bytes.
+    """
+    index: cython.Py_ssize_t
+    found: cython.Py_ssize_t = 0
+    pos: cython.longlong
+    size: cython.longlong
+    total: cython.longlong = data.shape[0]
+    if total == 0:
+        return 0
+    start = cython.address(data[0]) if cython.compiled else data
+    with cython.nogil:
+        for index in range(len(starts)):
+            pos = starts[index]
+            size = cython.cast(cython.longlong, sizes[index]) - 1
+            if size < 8 or pos < 0 or pos > total or not room(pos, total, size):
+                continue
+            if recognised(start, pos, pos + size) >= 0:
+                frames[found] = first + cython.cast(cython.int, index)
+                places[found] = pos
+                lengths[found] = cython.cast(cython.int, size)
+                found += 1
+    return found

@@ -7,7 +7,7 @@ cdef class Bodies:
     cdef Py_ssize_t max_fields
     cdef long long[::1] ends
     cdef int[::1] owners, paths, lasts
-    cdef int frame(self, BodyRows rows, Subscriptions subscriptions, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end, int frame) noexcept nogil
+    cdef int frame(self, BodyRows rows, long long clsenc, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end, int frame) noexcept nogil
     cdef long long class_in(self, Subscriptions subscriptions, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
     cdef int find_class(self, long long number) noexcept nogil
     cdef int body(self, BodyRows rows, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end, int owner, int frame) noexcept nogil

@@ -127,7 +127,7 @@ class Bodies:
     def run(
         self,
         rows: BodyRows,
-        subscriptions: Subscriptions,
+        words: cython.const[cython.longlong][::1],
         data: cython.const[cython.uchar][::1],
         offsets: cython.const[cython.longlong][::1],
         lengths: cython.const[cython.int][::1],
@@ -137,7 +137,7 @@ class Bodies:
         """Append the rows of the bodies from frame `first` on; give the frame where it ended.
 
         It ends early at a body that it cannot read, as `outcome` says, or when there is no room for
-        a body's rows, or for one more subscription.
+        a body's rows. `words` are what `find` has found.
         """
         index: cython.Py_ssize_t = first
         count: cython.Py_ssize_t = len(offsets)
@@ -150,7 +150,7 @@ class Bodies:
                 if outcome[index] != BODY_SKIP:
                     state = self.frame(
                         rows,
-                        subscriptions,
+                        words[index],
                         start,
                         offsets[index],
                         offsets[index] + lengths[index],
@@ -196,22 +196,62 @@ class Bodies:
                 index += 1
         return index
 
-    def frame(self, rows, subscriptions, data, pos, end, frame):
-        """One frame: learn what it says of subscriptions, or append the rows of its body."""
-        clsenc: cython.longlong = self.class_in(subscriptions, data, pos, end)
+    def lessons(
+        self,
+        data: cython.const[cython.uchar][::1],
+        offsets: cython.const[cython.longlong][::1],
+        lengths: cython.const[cython.int][::1],
+        out: cython.longlong[::1],
+    ) -> int:
+        """Find the frames that tell of subscriptions; give how many there are.
+
+        `out` gets four numbers for each: its index, `ROLE_REQUEST` or `ROLE_RESPONSE`, the request,
+        and the word with class and encoding, or the subscription.
+        """
+        index: cython.Py_ssize_t
+        count: cython.Py_ssize_t = len(offsets)
+        found: cython.Py_ssize_t = 0
+        role: cython.Py_ssize_t
+        pos: cython.Py_ssize_t
+        end: cython.Py_ssize_t
+        if count == 0:
+            return 0
+        start = cython.address(data[0]) if cython.compiled else data
+        with cython.nogil:
+            for index in range(count):
+                pos = offsets[index]
+                end = pos + lengths[index]
+                role = ROLE_ROW * (be16(start, pos, end) & 0x3FF)
+                if self.roles[role] in (ROLE_REQUEST, ROLE_RESPONSE):
+                    out[found] = index
+                    out[found + 1] = self.roles[role]
+                    out[found + 2] = be32(start, pos + self.roles[role + 2], end)
+                    out[found + 3] = be32(start, pos + self.roles[role + 3], end)
+                    found += 4
+        return found // 4
+
+    def frame(self, rows, clsenc, data, pos, end, frame):
+        """One frame: append the rows of its body, of a class and encoding, if it has one."""
+        role: cython.Py_ssize_t = ROLE_ROW * (be16(data, pos, end) & 0x3FF)
         found: cython.int
-        if clsenc <= 0:
-            return BODY_NONE if clsenc == 0 else _BODY_FULL
-        found = self.find_class(clsenc & 0xFFFFF)
-        if found < 0 or not self.encodings >> (clsenc >> 28) & 1:
-            return BODY_CLASS
-        if self.asks:
-            return BODY_BAD
+        if self.roles[role] not in (ROLE_CLASS, ROLE_EVENT):
+            return BODY_NONE
+        pos += self.roles[role + 1]
         rows.mark()
-        pos += self.roles[ROLE_ROW * (be16(data, pos, end) & 0x3FF) + 1]
-        found = self.body(rows, data, pos, end, found, frame)
+        if clsenc == 0:
+            found = BODY_NONE
+        else:
+            found = self.find_class(clsenc & 0xFFFFF)
+            if found < 0 or not self.encodings >> (clsenc >> 28) & 1:
+                found = BODY_CLASS
+            elif self.asks:
+                found = BODY_BAD
+            else:
+                found = self.body(rows, data, pos, end, found, frame)
         if found != BODY_GOOD:
             rows.back()
+            if found != _BODY_FULL and not rows.note(frame, 0, -1, data, pos, end):
+                return _BODY_FULL
         return found
 
     def class_in(self, subscriptions, data, pos, end):
@@ -328,6 +368,8 @@ class Bodies:
                     cython.cast(cython.int, self.slots[slot + SLOT_TYPE]),
                     cython.cast(cython.int, size),
                 )
+                if not rows.note(frame, path, name, data, pos, stop):
+                    return _BODY_FULL
                 rows.put_text(data, pos, stop)
                 rows.end()
                 pos = stop

@@ -23,6 +23,7 @@ from google.protobuf.message import Message as ProtobufMessage
 
 from wireloom.errors import EncodeError, OptionError, SourceError
 from wireloom.formats.nais.descriptors import build, not_text, redact, round_floats
+from wireloom.formats.nais.printing import Convert, NotText, converter
 from wireloom.formats.nais.protoc import compile_file, compile_text
 from wireloom.messages import Json
 
@@ -72,6 +73,8 @@ class _Binding(NamedTuple):
     name: str
     schema: Descriptor
     made: type[ProtobufMessage]
+    convert: Convert | None
+    """Gives the JSON form quickly, where that can be."""
 
     @property
     def pool(self) -> DescriptorPool:
@@ -212,6 +215,16 @@ class TypeRegistry:
         found = self._binding(type)
         if found is None:
             return None, f"TYPE {type} has no message"
+        message, error = self._parse(found, payload)
+        if message is None:
+            return None, error
+        # Most payloads are ASCII through and through, and then so is each text in them.
+        if not payload.isascii() and (path := not_text(message)) is not None:
+            return None, f"not a {found.name}: {path} is not UTF-8"
+        return message, ""
+
+    def _parse(self, found: _Binding, payload: bytes) -> tuple[ProtobufMessage | None, str]:
+        """The same with a schema; strings may be no text."""
         try:
             message = found.made.FromString(payload)
         except (ProtobufDecodeError, ValueError):  # ValueError: a proto3 string is not UTF-8
@@ -219,15 +232,20 @@ class TypeRegistry:
         if not message.IsInitialized():
             missing = cast("Any", message).FindInitializationErrors()
             return None, f"not a {found.name}: no {', '.join(missing)}"
-        # Most payloads are ASCII through and through, and then so is each text in them.
-        if not payload.isascii() and (path := not_text(message)) is not None:
-            return None, f"not a {found.name}: {path} is not UTF-8"
         return message, ""
 
     def read(self, type: int, payload: bytes) -> Reading:
         """The payload as JSON: field names as in the schema, and only the fields that are there."""
-        message, error = self.parse(type, payload)
         found = self._binding(type)
+        if found is not None and found.convert is not None:
+            message, error = self._parse(found, payload)
+            if message is None:
+                return Reading(None, None, error)
+            try:
+                return Reading(found.name, found.convert(message), "")
+            except NotText:
+                pass  # `parse` says where
+        message, error = self.parse(type, payload)
         if message is None or found is None:
             return Reading(None, None, error)
         try:
@@ -283,7 +301,8 @@ class TypeRegistry:
 
     def _bind(self, name: str) -> _Binding:
         source, schema = self._messages[name]
-        return _Binding(source, name, schema, message_factory.GetMessageClass(schema))
+        made = message_factory.GetMessageClass(schema)
+        return _Binding(source, name, schema, made, converter(schema))
 
     def _binding(self, type: int) -> _Binding | None:
         found = self._bound.get(type)

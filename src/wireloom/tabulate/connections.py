@@ -1,0 +1,213 @@
+"""Blaze connections: the class of every body, as both directions of a connection tell it.
+
+A transaction says of which class its body is. The class of an event was asked for in the other
+direction: a request there, and its answer before the event, lead to it. Which request an answer
+means depends on capture times alone, not on how the capture is cut into lots: it is the latest one
+that was there when the answer was. Within a stream, as in raw captures, the order counts.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wireloom.captures import Stream
+from wireloom.columnar.bodies import BodyDecoder
+from wireloom.columnar.framing import FrameBatch
+from wireloom.columnar.packets import PacketDecoder
+from wireloom.tabulate.lots import Piece
+from wireloom.tabulate.settings import Settings
+
+__all__ = ["Connections", "Direction"]
+
+_MAX_ENDED: Final = 4096
+"""Connections with an ended direction that are remembered for the other one."""
+
+_MAX_REQUESTS: Final = 1 << 20
+"""Of one direction; those of a client that makes more are forgotten."""
+
+_BEFORE_ALL: Final = -(1 << 63)
+
+_Lessons = list[tuple[int, bool, int, int]]
+
+
+class Direction:
+    """What one direction of a connection has told."""
+
+    __slots__ = ("active", "count", "latest", "read_to", "requests", "siblings")
+
+    def __init__(self, active: Any, siblings: list[Direction]) -> None:
+        self.active = active
+        """The kernel's `Subscriptions` of its events."""
+        self.siblings = siblings
+        """All directions of the connection, also this one."""
+        self.requests: dict[int, tuple[array[int], array[int]]] = {}
+        """When each request was there, and for which class and encoding."""
+        self.count = 0
+        self.latest = _BEFORE_ALL
+        """Capture time of the frames so far; what waited for others was there when they were."""
+        self.read_to = 0
+        """Stream offset up to which its requests are known."""
+
+    def learn(self, request: int, word: int) -> None:
+        """It has made a request, as the latest frame."""
+        if self.count >= _MAX_REQUESTS:
+            self.requests.clear()
+            self.count = 0
+        moments, words = self.requests.setdefault(request, (array("q"), array("q")))
+        moments.append(self.latest)
+        words.append(word)
+        self.count += 1
+
+    def known_at(self, request: int, moment: int) -> int:
+        """The word of the latest request of that number at a moment; 0 if there was none."""
+        moments, words = self.requests.get(request, _NO_REQUESTS)
+        place = bisect_right(moments, moment)
+        return words[place - 1] if place else 0
+
+
+_NO_REQUESTS: Final = array("q"), array("q")
+
+
+class Connections:
+    """All Blaze connections of a capture; for one thread."""
+
+    def __init__(self, settings: Settings, kernel: Any) -> None:
+        """No connection yet.
+
+        Raises:
+            SourceError: the model cannot be found or read.
+        """
+        model = settings.body_model()
+        assert model is not None
+        self._kernel = kernel
+        self._bodies = BodyDecoder(model, dialect=settings.blaze_dialect, kernel=kernel, batch=1)
+        self._packets = PacketDecoder(
+            "blaze",
+            columns=("frame_offset",),
+            limits=settings.limits,
+            strict=settings.strict,
+            kernel=kernel,
+            **settings.format_options("blaze"),
+        )
+        self._known: OrderedDict[Any, list[Direction]] = OrderedDict()
+        self._open: dict[Any, int] = {}  # how many streams of a connection are
+
+    def join(self, stream: Stream) -> Direction:
+        """A new stream."""
+        key = _key(stream)
+        siblings = self._known.setdefault(key, [])
+        self._open[key] = self._open.get(key, 0) + 1
+        made = Direction(self._kernel.Subscriptions(), siblings)
+        siblings.append(made)
+        return made
+
+    def leave(self, stream: Stream) -> None:
+        """A stream has ended."""
+        key = _key(stream)
+        self._open[key] -= 1
+        if self._open[key]:
+            return
+        del self._open[key]
+        # The other direction may be told of only after this one has ended.
+        self._known.move_to_end(key)
+        if len(self._known) > _MAX_ENDED + len(self._open):
+            oldest = next(iter(self._known))
+            if oldest not in self._open:
+                del self._known[oldest]
+
+    def settle(self, pieces: Iterable[Piece], waiting: Iterable[Piece]) -> None:
+        """Find the classes of all bodies in some pieces.
+
+        Whatever was captured before the last of their frames must have been given, too, now or
+        earlier.
+
+        Args:
+            pieces: of Blaze streams, in order; they get their `words`.
+            waiting: frames that others must follow before they are certain.
+        """
+        found = [(piece, *self._lessons(piece)) for piece in pieces]
+        answers = [(piece, self._learn(piece, told), illegal) for piece, told, illegal in found]
+        for piece in waiting:
+            direction = piece.origin.direction
+            before = direction.latest
+            self._learn(piece, self._lessons(piece)[0])
+            direction.latest = before  # these frames come again
+        for piece, asked, illegal in answers:
+            direction = piece.origin.direction
+            assert piece.batch is not None
+            told = [
+                (index, request, word)
+                for index, request, moment in asked
+                if (word := _known_to_others(direction, request, moment))
+            ]
+            piece.words = self._bodies.classes(
+                piece.batch, direction.active, passed_over=illegal, told=told
+            )
+
+    def _lessons(self, piece: Piece) -> tuple[_Lessons, list[int]]:
+        """What the frames of a piece tell of subscriptions, and those that are no legal packets."""
+        batch = piece.batch
+        assert batch is not None
+        found = self._bodies.lessons(batch)
+        if not found:
+            return found, []
+        offsets = array("q", [batch.offsets[each[0]] for each in found])
+        lengths = array("i", [batch.lengths[each[0]] for each in found])
+        few = FrameBatch("blaze", batch.data, batch.base, memoryview(offsets), memoryview(lengths))
+        refused = {each.index for each in self._packets.check(few)}
+        legal = [each for place, each in enumerate(found) if place not in refused]
+        return legal, [found[place][0] for place in refused]
+
+    def _learn(self, piece: Piece, lessons: _Lessons) -> list[tuple[int, int, int]]:
+        """Learn the requests of a piece; give its answers: frame, request, and when it was there.
+
+        What was learned already, when it was waiting, is passed over.
+        """
+        batch, direction = piece.batch, piece.origin.direction
+        assert batch is not None
+        answers = []
+        begin = 0
+        for index, is_request, request, word in lessons:
+            direction.latest = max(direction.latest, _latest(piece.ts_ns, begin, index + 1))
+            begin = index + 1
+            if not is_request:
+                answers.append((index, request, direction.latest))
+            elif batch.base + batch.offsets[index] >= direction.read_to:
+                direction.learn(request, word)
+        direction.latest = max(direction.latest, _latest(piece.ts_ns, begin, batch.count))
+        last = batch.count - 1
+        end = batch.base + batch.offsets[last] + batch.lengths[last]
+        direction.read_to = max(direction.read_to, end)
+        return answers
+
+
+def _known_to_others(direction: Direction, request: int, moment: int) -> int:
+    """What the other directions of a connection know of a request at a moment."""
+    for other in direction.siblings:
+        if other is not direction and (word := other.known_at(request, moment)):
+            return word
+    return 0
+
+
+def _latest(times: Sequence[int] | memoryview | None, first: int, last: int) -> int:
+    """The latest of some times, if there are any."""
+    if times is None or first >= last:
+        return _BEFORE_ALL
+    if last - first == 1:
+        return times[first]
+    part = pa.py_buffer(times[first:last])
+    found: int = pc.max(pa.Array.from_buffers(pa.int64(), last - first, [None, part], 0)).as_py()
+    return found
+
+
+def _key(stream: Stream) -> Any:
+    """The same for both directions."""
+    ends = frozenset({(stream.src, stream.src_port), (stream.dst, stream.dst_port)})
+    return stream.protocol, ends, stream.turn, stream.source if not stream.src else ""

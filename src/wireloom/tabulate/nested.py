@@ -1,0 +1,145 @@
+"""The payloads of packets that may be messages: where they lie, and what their rows are keyed by."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from wireloom.columnar.bodies import Payloads
+from wireloom.columnar.framing import FrameBatch
+from wireloom.columnar.packets import PacketRows
+from wireloom.formats.qform.walk import MAGIC as QFORM_MAGIC
+from wireloom.formats.tibmsg.walk import MAGIC as TIBMSG_MAGIC
+from wireloom.formats.tibrv.walk import MAGIC as TIBRV_MAGIC
+from wireloom.messages import Message
+from wireloom.tabulate.lots import Piece, join
+
+__all__ = ["Part", "carried", "placed", "shifted", "with_magic"]
+
+_MAGICS: Final = (TIBMSG_MAGIC, QFORM_MAGIC, TIBRV_MAGIC)
+"""What TibMsg, QForm and TibrvMsg messages have in their first eight bytes."""
+
+
+class Part:
+    """The pieces of a lot that are of one format, joined."""
+
+    def __init__(self, kernel: Any, pieces: Sequence[Piece]) -> None:
+        self.pieces = pieces
+        self.joined = join(pieces)
+        self._kernel = kernel
+
+    def owner(self, index: int) -> Piece:
+        """The piece that a frame is of."""
+        return self.pieces[bisect_right(self.joined.bounds, index) - 1]
+
+    def key(self, index: int, offset: int, length: int) -> dict[str, Any]:
+        """The key of a row of `errors`."""
+        joined, origin = self.joined, self.owner(index).origin
+        ts_ns = None if joined.ts_ns is None else joined.ts_ns[index]
+        return {
+            "source": origin.source,
+            "stream": origin.name,
+            "frame_offset": offset,
+            "frame_length": length,
+            "ts_ns": ts_ns,
+            "ts": None if ts_ns is None else ts_ns // 1000,
+            "path": "",
+        }
+
+    def by_piece(self, run: Payloads) -> Iterator[tuple[Piece, dict[str, Any]]]:
+        """Payloads by the pieces that they are of: what a decoder of messages is to be fed with."""
+        joined, batch = self.joined, self.joined.batch
+        count, frames = len(run.frames), _numbers(run.frames, "i")
+        places, shift = joined.offsets, 0
+        if places is None:
+            places, shift = batch.offsets, batch.base
+        columns = {
+            "starts": _numbers(run.starts, "q"),
+            "lengths": _numbers(run.sizes, "i"),
+            "offsets": self._taken(frames, places, shift),
+            "framed": self._lengths(frames),
+        }
+        if joined.ts_ns is not None:
+            columns["ts_ns"] = self._taken(frames, joined.ts_ns, 0)
+        at = 0
+        while at < count:
+            number = bisect_right(joined.bounds, frames[at]) - 1
+            end = bisect_left(frames, joined.bounds[number + 1], at)
+            yield self.pieces[number], {name: each[at:end] for name, each in columns.items()}
+            at = end
+
+    def _taken(self, frames: memoryview, values: memoryview, shift: int) -> memoryview:
+        out = memoryview(bytearray(8 * len(frames))).cast("q")
+        self._kernel.take64(frames, values, shift, out)
+        return out
+
+    def _lengths(self, frames: memoryview) -> memoryview:
+        out = memoryview(bytearray(4 * len(frames))).cast("i")
+        self._kernel.take32(frames, self.joined.batch.lengths, out)
+        return out
+
+
+def _numbers(values: Sequence[int] | memoryview, code: str) -> memoryview:
+    return values if isinstance(values, memoryview) else memoryview(array(code, values))
+
+
+def placed(
+    kernel: Any, rows: PacketRows, data: memoryview, path: str, passed_over: set[int]
+) -> list[Payloads]:
+    """The payloads of packets that may be messages, in the order of the frames."""
+    runs: list[Payloads] = []
+    if rows.places is not None:
+        starts, sizes = rows.places
+        count = len(starts)
+        frames = memoryview(bytearray(4 * count)).cast("i")
+        places = memoryview(bytearray(8 * count)).cast("q")
+        lengths = memoryview(bytearray(4 * count)).cast("i")
+        found = kernel.recognised_payloads(data, starts, sizes, rows.first, frames, places, lengths)
+        if found:
+            runs.append(Payloads(path, data, frames[:found], places[:found], lengths[:found]))
+    if not rows.accepted and not passed_over:
+        return runs
+    singles = [
+        Payloads(path, data, [frame], [start], [size])
+        for run in runs
+        for frame, start, size in zip(run.frames, run.starts, run.sizes, strict=True)
+        if frame not in rows.accepted and frame not in passed_over
+    ]
+    for index, message in rows.accepted.items():
+        singles += carried(index, message)
+    return sorted(singles, key=lambda each: each.frames[0])
+
+
+def carried(index: int, message: Message) -> list[Payloads]:
+    """The payloads of a message that the object path has read."""
+    return [
+        Payloads(path, data, [index], [0], [len(data)]) for path, data in message.payloads() if data
+    ]
+
+
+def shifted(run: Payloads, first: int) -> Payloads:
+    """The same payloads of frames that are counted from another one on."""
+    if not first:
+        return run
+    return run._replace(frames=[first + frame for frame in run.frames])
+
+
+def with_magic(batch: FrameBatch) -> Iterator[int]:
+    """The frames that have the magic of a message in them."""
+    if not batch.count:
+        return
+    base, last = batch.offsets[0], batch.count - 1
+    data = bytes(batch.data[base : batch.offsets[last] + batch.lengths[last]])
+    found = set()
+    for magic in _MAGICS:
+        at = data.find(magic)
+        while at >= 0:
+            index = bisect_right(batch.offsets, base + at) - 1
+            end = batch.offsets[index] + batch.lengths[index] - base
+            if at < end:
+                found.add(index)
+            # The next one in another frame.
+            at = data.find(magic, max(at + 1, end))
+    yield from sorted(found)
