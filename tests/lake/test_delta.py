@@ -92,3 +92,13 @@ def test_tables_without_days_keep_their_delta_log_when_files_are_replaced(lake: 
     table = deltalake.DeltaTable(str(lake.path / "accounting"))
     assert table.to_pyarrow_table().num_rows == 3
     assert len(table.files() if hasattr(table, "files") else table.file_uris()) == 1
+
+
+def test_a_table_that_is_replaced_as_a_whole_keeps_its_delta_log(lake: Lake) -> None:
+    new: list[Row] = [("c", 1, NOVEMBER), ("c", 2, NOVEMBER + 3 * 10**15)]
+    with lake.write() as writing:
+        delta.enable(lake)
+        writing.commit(stage_frames(writing, ROWS))
+        writing.commit(stage_frames(writing, new), whole=["frames"], kind="derive")
+        assert delta_rows(lake.path) == logged_rows(lake) == visible_rows(lake.path) == new
+    assert deltalake.DeltaTable(str(lake.path / "frames")).version() == 1

@@ -60,7 +60,9 @@ _LISTS = ("subject_fields",)
     show_default=True,
     help="Day of rows without time: name (the date in the capture's name), none, or YYYY-MM-DD.",
 )
-@click.option("--master", metavar="URL", help="Where Spark runs; all cores of this machine if left out.")
+@click.option(
+    "--master", metavar="URL", help="Where Spark runs; all cores of this machine if left out."
+)
 @click.option("--target-bytes", type=click.IntRange(min=1), metavar="N", help="Size of files.")
 @click.option("--force", is_flag=True, help="Make them anew even if nothing has changed.")
 @click.option("--json", "as_json", is_flag=True, help="Write the summary as JSON to stdout.")

@@ -117,7 +117,7 @@ _SETTINGS = (
 @click.option(
     "--derive",
     metavar="A,B,…",
-    help="Then make these derived tables, as `wireloom derive` does without options; all: every one.",
+    help="Then make these derived tables, as `wireloom derive` does without options; or all.",
 )
 @click.option(
     "--master",

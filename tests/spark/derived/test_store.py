@@ -119,7 +119,9 @@ def test_a_lake_keeps_derived_tables_until_their_base_changes(
     assert Lake(lake).state.changed_since("bars") == ["fields"]
 
 
-def test_recipes_name_the_tables_that_are_used(spark: SparkSession, base: Path, model: Path) -> None:
+def test_recipes_name_the_tables_that_are_used(
+    spark: SparkSession, base: Path, model: Path
+) -> None:
     from wireloom.spark.derived import derive, derived_names, recipe, tables_of
 
     give = tables_of(spark, base)
