@@ -1,10 +1,10 @@
-"""What the readers of packet captures share: damage in pieces, link types, the kernel."""
+"""What the readers of packet captures share: bad regions, damage in pieces, link types."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import ModuleType, SimpleNamespace
-from typing import Any, Protocol
+from typing import Any
 
 from wireloom.captures.bytesource import ByteSource
 from wireloom.captures.events import NO_TIME, Damage
@@ -45,11 +45,20 @@ LINK_TYPES = {
 """Link types that can be read."""
 
 
-class PacketReader(Protocol):
-    """Reads one capture, a batch of packets at a time."""
+class PacketReader:
+    """Reads one capture, a batch of packets at a time; what the containers have in common."""
 
-    window: Window
-    is_done: bool
+    def __init__(self, source: ByteSource, window: Window, kernel: Kernel, until: int) -> None:
+        self._name = source.name
+        self._kernel: Any = kernel
+        self.window = window
+        self.is_done = False
+        self._pos = 0
+        self._until = until
+        # A bad region, as offsets in the file: where it starts, and how far it was searched.
+        self._bad: int | None = None
+        self._searched = 0
+        self._why = ("", "")
 
     def read(self, rows: Any) -> list[Damage]:
         """Fill `rows` with the next packets of `window`; give the damage found on the way.
@@ -57,7 +66,51 @@ class PacketReader(Protocol):
         Raises:
             SourceError: the file cannot be read.
         """
-        ...
+        found: list[Damage] = []
+        rows.clear()
+        while not self.is_done and rows.count == 0 and len(found) < 64:
+            if self._bad is not None:
+                found += self._search(rows)
+            elif self.position >= self._until:
+                self.is_done = True
+            else:
+                found += self._go_on(rows)
+        return found
+
+    @property
+    def position(self) -> int:
+        """Offset in the file of what comes next."""
+        return self.window.base + self._pos
+
+    def _go_on(self, rows: Any) -> Iterable[Damage]:
+        """Read from the current place on; one step."""
+        raise NotImplementedError
+
+    def _search(self, rows: Any) -> Iterable[Damage]:
+        """Look for the end of the bad region; one step, which may need more bytes."""
+        raise NotImplementedError
+
+    def _more(self, pos: int) -> None:
+        """Let go of what is before `pos` in the window, and read on."""
+        self.window.advance(pos)
+        self._pos -= pos
+
+    def _found(self, at: int) -> Iterable[Damage]:
+        """The bad region ends here."""
+        assert self._bad is not None
+        start, self._bad, self._pos = self._bad - self.window.base, None, at
+        return damage_of(self._name, self.window, start, at, *self._why)
+
+    def _wait(self, start: int, at: int) -> Iterable[Damage]:
+        """More bytes are needed; give out what before `at` can no longer be part of a record."""
+        found: list[Damage] = []
+        while at - start > MAX_DAMAGE:
+            found += damage_of(self._name, self.window, start, start + MAX_DAMAGE, *self._why)
+            start += MAX_DAMAGE
+        self._bad = self.window.base + start
+        self._pos = start
+        self._more(start)
+        return found
 
 
 def damage_of(

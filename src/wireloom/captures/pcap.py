@@ -17,9 +17,9 @@ from typing import Any, BinaryIO, NamedTuple
 from wireloom.captures.bytesource import ByteSource
 from wireloom.captures.container import (
     LINK_TYPES,
-    MAX_DAMAGE,
     NO_END,
     Kernel,
+    PacketReader,
     damage_of,
     unknown_link,
 )
@@ -63,7 +63,7 @@ class PcapState(NamedTuple):
     is_strict: bool
 
 
-class PcapReader:
+class PcapReader(PacketReader):
     """The packets of a pcap capture, or those of a part of it."""
 
     def __init__(
@@ -84,57 +84,23 @@ class PcapReader:
             state: of another reader that came to this record.
             until: offset in the file; records that start there or behind it are left out.
         """
-        self._name = source.name
-        self._kernel: Any = kernel
-        self.window = window
-        self.is_done = False
-        self._pos = 0
-        self._until = until
+        super().__init__(source, window, kernel, until)
         self._is_started = state is not None
         self._is_big, self._ticks, self._link, self._is_strict = state or _FIRST
-        # A bad region, as offsets in the file: where it starts, and how far it was searched.
-        self._bad: int | None = None
-        self._searched = 0
         self._inside = 0
         """End of the record at `_bad`, while it is not known which of the two is damaged."""
         self._whole = 0
         """Its end if it was captured whole, and its header says otherwise by mistake."""
         self._is_jump = False
         """Whether a record stands behind it all the same, of quite another time."""
-        self._why = ("record", "no record follows")
-
-    def read(self, rows: Any) -> list[Damage]:
-        """Fill `rows` with the next packets; give the damage found on the way.
-
-        Raises:
-            SourceError: the file cannot be read.
-        """
-        found: list[Damage] = []
-        rows.clear()
-        while not self.is_done and rows.count == 0 and len(found) < 64:
-            if self._bad is None and self.position >= self._until:
-                self.is_done = True
-            elif not self._is_started:
-                found += self._start()
-            elif self._bad is not None:
-                found += self._search(rows)
-            else:
-                found += self._records(rows)
-        return found
-
-    @property
-    def position(self) -> int:
-        """Offset in the file of what comes next."""
-        return self.window.base + self._pos
 
     @property
     def state(self) -> PcapState:
         """What another reader has to know to go on at `position`."""
         return PcapState(self._is_big, self._ticks, self._link, self._is_strict)
 
-    def _more(self, pos: int) -> None:
-        self.window.advance(pos)
-        self._pos -= pos
+    def _go_on(self, rows: Any) -> Iterable[Damage]:
+        return self._records(rows) if self._is_started else self._start()
 
     def _start(self) -> Iterable[Damage]:
         """Read the file's header at the current place, and look at the first record."""
@@ -282,7 +248,8 @@ class PcapReader:
         if rows.stop == RECORDS_END:
             self.is_done = True
             return self._found(end)
-        return self._wait(start, at)
+        # While it is not known which record is damaged, all of the first one is kept.
+        return self._wait(start, start if self._inside else at)
 
     def _find(self, rows: Any, pos: int, until: int, beyond: int) -> int:
         """Where a chain of records starts; `rows.stop` says whether one was found."""
@@ -291,23 +258,6 @@ class PcapReader:
             rows, window.data, pos, until, beyond, window.is_end, self._is_big
         )
         return at
-
-    def _found(self, at: int) -> Iterable[Damage]:
-        """The bad region ends here."""
-        assert self._bad is not None
-        start, self._bad, self._pos = self._bad - self.window.base, None, at
-        return damage_of(self._name, self.window, start, at, *self._why)
-
-    def _wait(self, start: int, at: int) -> Iterable[Damage]:
-        """More bytes are needed; give out what can no longer become part of a record."""
-        found: list[Damage] = []
-        while not self._inside and at - start > MAX_DAMAGE:
-            found += damage_of(self._name, self.window, start, start + MAX_DAMAGE, *self._why)
-            start += MAX_DAMAGE
-        self._bad = self.window.base + start
-        self._pos = start
-        self._more(start)
-        return found
 
 
 class PcapWriter:

@@ -15,9 +15,9 @@ from typing import Any, BinaryIO, NamedTuple
 from wireloom.captures.bytesource import ByteSource
 from wireloom.captures.container import (
     LINK_TYPES,
-    MAX_DAMAGE,
     NO_END,
     Kernel,
+    PacketReader,
     damage_of,
     unknown_link,
 )
@@ -62,7 +62,7 @@ class PcapngState(NamedTuple):
     """Link type, snap length, resolution and time offset of each."""
 
 
-class PcapngReader:
+class PcapngReader(PacketReader):
     """The packets of a pcapng capture, or those of a part of it."""
 
     def __init__(
@@ -83,43 +83,12 @@ class PcapngReader:
             state: of another reader that came to this block.
             until: offset in the file; blocks that start there or behind it are left out.
         """
-        self._name = source.name
-        self._kernel: Any = kernel
-        self.window = window
-        self.is_done = False
-        self._pos = 0
-        self._until = until
+        super().__init__(source, window, kernel, until)
         self._is_big = state is not None and state.is_big
         self._interfaces: Any = self._kernel.Interfaces()
         self._known: list[tuple[int, int, int, int]] = []
         for interface in state.interfaces if state is not None else ():
             self._add(*interface)
-        # A bad region, as offsets in the file: where it starts, and how far it was searched.
-        self._bad: int | None = None
-        self._searched = 0
-        self._why = ("block", "not a block")
-
-    def read(self, rows: Any) -> list[Damage]:
-        """Fill `rows` with the next packets; give the damage found on the way.
-
-        Raises:
-            SourceError: the file cannot be read.
-        """
-        found: list[Damage] = []
-        rows.clear()
-        while not self.is_done and rows.count == 0 and len(found) < 64:
-            if self._bad is not None:
-                found += self._search(rows)
-            elif self.position >= self._until:
-                self.is_done = True
-            else:
-                found += self._blocks(rows)
-        return found
-
-    @property
-    def position(self) -> int:
-        """Offset in the file of what comes next."""
-        return self.window.base + self._pos
 
     @property
     def state(self) -> PcapngState:
@@ -130,11 +99,7 @@ class PcapngReader:
         self._interfaces.add(link, snap, resolution, offset)
         self._known.append((link, snap, resolution, offset))
 
-    def _more(self, pos: int) -> None:
-        self.window.advance(pos)
-        self._pos -= pos
-
-    def _blocks(self, rows: Any) -> Iterable[Damage]:
+    def _go_on(self, rows: Any) -> Iterable[Damage]:
         window = self.window
         self._pos = self._kernel.pcapng_records(
             rows,
@@ -266,21 +231,11 @@ class PcapngReader:
         )
         self._searched = base + at
         if rows.stop == RECORDS_FOUND:
-            self._bad = None
-            self._pos = at
-            return damage_of(self._name, window, start, at, *self._why)
+            return self._found(at)
         if rows.stop == RECORDS_END:
-            self._bad = None
             self.is_done = True
-            return damage_of(self._name, window, start, len(window.data), *self._why)
-        found: list[Damage] = []
-        while at - start > MAX_DAMAGE:
-            found += damage_of(self._name, window, start, start + MAX_DAMAGE, *self._why)
-            start += MAX_DAMAGE
-        self._bad = base + start
-        self._pos = start
-        self._more(start)
-        return found
+            return self._found(len(window.data))
+        return self._wait(start, at)
 
 
 def _options(body: bytes, order: str) -> Iterator[tuple[int, bytes]]:

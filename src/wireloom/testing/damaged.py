@@ -24,6 +24,7 @@ import wireloom
 from wireloom.captures import ReassemblyLimits
 from wireloom.formats import get
 from wireloom.framing import Frame
+from wireloom.rows import MESSAGE_FORMATS
 from wireloom.tables import arrow_schema
 from wireloom.tabulate import Settings, tabulate
 from wireloom.testing.captured import Rows, check_accounts
@@ -141,8 +142,8 @@ def make_mutant(name: str, index: int, seed: int = 1) -> Mutant:
     if base.pack:
         whole = _whole_before(base, first)
     else:
-        if len(base.pieces) == 1 and len(data) == len(base.data):
-            last = _believed(name, base, data, first)
+        if len(base.pieces) == 1:
+            last = _believed(name, base, data, first, last)
         whole = _whole(base, first, last, lost)
     return Mutant(data, whole, settings)
 
@@ -189,7 +190,8 @@ def _base(name: str, container: str, variant: int, seed: int) -> _Base:
         pieces = [*map(_Piece, heads)]
         pieces += [_Piece(wrap(packet), *where) for packet, where in carried]
         before = next(index for index, piece in enumerate(pieces) if piece.first >= 0)
-        opening = sum(len(piece.data) for piece in pieces[:before])
+        # The first record also tells how strictly the headers of the others can be read.
+        opening = sum(len(piece.data) for piece in pieces[:before]) + _HEADER
     data = _packed(b"".join(piece.data for piece in pieces), pack, random)
     made = _Base(frames, tuple(pieces), opening, is_stream, data, pack)
     missing = _missing(data, frames, _settings(name, 100))
@@ -322,16 +324,25 @@ def _unhurt(frames: Sequence[bytes], hurt: list[tuple[int, int]], lost: int) -> 
     return whole
 
 
-def _believed(name: str, base: _Base, data: bytes, first: int) -> int:
-    """Where a frame ends in which a bit is flipped at `first`.
+def _believed(name: str, base: _Base, data: bytes, first: int, last: int) -> int:
+    """Where what suffers ends: at `last`, or with what looks like a frame of the damaged bytes.
 
-    If it now has another length, and a frame begins there in fact, nobody can know better.
+    If a damaged length leads to the start of a frame, nobody can know better. Without a magic,
+    bytes of a damaged frame may also be a legal one together with some of the next.
     """
-    ends = list(accumulate(map(len, base.frames)))
-    start = ([0, *ends])[bisect_right(ends, first)]
-    record = next(iter(wireloom.scan(data[start:], name)))
-    end = start + len(record.data)
-    return end if isinstance(record, Frame) and end in ends else first + 1
+    shift = len(data) - len(base.data)
+    starts = [0, *accumulate(map(len, base.frames))]
+    hit = bisect_right(starts, first) - 1
+    bounds = {start if start <= first else start + shift for start in starts}
+    behind = starts[min(bisect_right(starts, max(last - 1, first)), len(starts) - 1)] + shift
+    for record in wireloom.scan(data[starts[hit] :], name):
+        at = starts[hit] + record.offset
+        if at >= behind:
+            break
+        end = at + len(record.data)
+        if isinstance(record, Frame) and (end in bounds or name not in MESSAGE_FORMATS):
+            last = max(last, end - shift)
+    return last
 
 
 def _whole_before(base: _Base, first: int) -> list[bytes]:
