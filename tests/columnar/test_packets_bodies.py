@@ -485,7 +485,7 @@ def test_names_that_look_like_the_hex_of_others(kernel):
         "nclass P\n{\n@id 1\nascii[4] a\n}\nnclass Q\n{\n@id 2\nascii[4] a\nbyte a_hex\n}\n"
     )
     decoder = BodyDecoder(model, kernel=kernel)
-    body = (b"\x08\0\0\0" + b"\1\0\2\0\0\0\xff\xfe")
+    body = b"\x08\0\0\0" + b"\1\0\2\0\0\0\xff\xfe"
     _, texts = _texts(
         decoder, batch_of("blaze", [_request(1, body), _request(2, body)]), decoder.subscriptions()
     )

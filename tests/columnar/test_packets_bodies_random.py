@@ -6,9 +6,9 @@ fit, so that what lies behind a fault is reached, which a mutant of bytes hardly
 
 from __future__ import annotations
 
+import json
 import math
 import struct
-import json
 from random import Random
 
 import pyarrow as pa

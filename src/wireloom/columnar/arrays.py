@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import Any, Final
 
 import pyarrow as pa
@@ -78,22 +79,16 @@ def null_array(type: pa.DataType, count: int) -> pa.Array:
 def strings(texts: Sequence[str | bytes | None], type: pa.DataType | None = None) -> pa.Array:
     """Texts, or bytes with the type ``binary``."""
     raw = [text.encode() if isinstance(text, str) else text or b"" for text in texts]
-    ends = array.array("i", [0])
-    for text in raw:
-        ends.append(ends[-1] + len(text))
-    valid = _bitmap([text is not None for text in texts])
-    data = pa.py_buffer(b"".join(raw))
+    ends = array.array("i", accumulate(map(len, raw), initial=0))
     nulls = sum(text is None for text in texts)
-    buffers = [valid if nulls else None, pa.py_buffer(ends), data]
+    valid = _bitmap([text is not None for text in texts]) if nulls else None
+    buffers = [valid, pa.py_buffer(ends), pa.py_buffer(b"".join(raw))]
     return pa.Array.from_buffers(type or pa.string(), len(raw), buffers, nulls)
 
 
 def _bitmap(flags: Sequence[bool]) -> pa.Buffer:
-    bits = bytearray(len(flags) // 8 + 1)
-    for index, flag in enumerate(flags):
-        if flag:
-            bits[index >> 3] |= 1 << (index & 7)
-    return pa.py_buffer(bytes(bits))
+    bytes_of = pa.Array.from_buffers(pa.uint8(), len(flags), [None, pa.py_buffer(bytes(flags))], 0)
+    return bytes_of.cast(pa.bool_()).buffers()[1]
 
 
 def dictionary(indices: pa.Array, names: pa.Array) -> pa.DictionaryArray:
@@ -153,7 +148,9 @@ def from_rows(table: Table, rows: Sequence[dict[str, Any]]) -> pa.RecordBatch:
     Handles the types that such tables have: text, names, kinds, binary, integers, timestamps (in
     microseconds).
     """
-    arrays = [plain_column(column, [row.get(column.name) for row in rows]) for column in table.columns]
+    arrays = [
+        plain_column(column, [row.get(column.name) for row in rows]) for column in table.columns
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(table))
 
 

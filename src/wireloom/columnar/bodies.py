@@ -12,11 +12,9 @@ own before those of what is in them. A number of an enum has its name as text.
 from __future__ import annotations
 
 import json
-import math
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -30,6 +28,7 @@ from wireloom.columnar.arrays import (
     zeros,
 )
 from wireloom.columnar.assembly import Keys
+from wireloom.columnar.bodyjson import json_writer
 from wireloom.columnar.bodyobjects import object_rows
 from wireloom.columnar.bodytables import Tables, type_names
 from wireloom.columnar.framing import FrameBatch
@@ -52,7 +51,6 @@ _BATCH_TEXT = 1 << 20
 _MOST_PATHS = 1 << 14
 """Paths that are remembered from batch to batch."""
 _TYPES = type_names()
-_NO_REALS = memoryview(bytes(1)), memoryview(bytes(4)).cast("i")
 
 
 class Payloads(NamedTuple):
@@ -118,8 +116,7 @@ class BodyDecoder:
         self._kernel = load() if kernel is None else kernel
         tables = Tables(model, self._dialect)
         self._names = tables.names
-        self._writer = tables.writer(self._kernel)
-        self._longest = max((len(name) for name in tables.names), default=0) * 6 + 12
+        self._json = json_writer(tables, self._kernel)
         self._bodies = tables.made(self._kernel, limits, strict)
         self._rows = self._kernel.BodyRows(batch, _BATCH_TEXT, allocate)
         self._paths = ["body"]
@@ -267,7 +264,9 @@ class BodyDecoder:
         index = 0
         for stop, request, word in (*told, (batch.count, 0, 0)):
             arrays = (batch.data, batch.offsets[:stop], batch.lengths[:stop])
-            while (index := self._bodies.find(subscriptions, *arrays, index, outcome, words)) < stop:
+            while (
+                index := self._bodies.find(subscriptions, *arrays, index, outcome, words)
+            ) < stop:
                 subscriptions.grow()
             if stop < batch.count:
                 while subscriptions.is_full():
@@ -323,24 +322,9 @@ class BodyDecoder:
 
     def _texts(self, run: _Run, first: int, last: int) -> pa.Array:
         """The bodies of some frames in JSON."""
-        rows, count = self._rows, last - first
-        if self._writer is None:
-            return strings([self._text(run, index) for index in range(first, last)])
-        reals, real_ends = self._reals() if rows.seen & bodyrows.HAS_REAL else _NO_REALS
-        # More than is ever written: a byte of text may become six, and two what is not UTF-8.
-        most = 6 * rows.text_used + 2 * rows.binary_used + len(reals) + 2 * count
-        most += rows.count * (self._longest + 32)
-        out, ends = bytearray(most + 64), bytearray(4 * (count + 1))
-        valid = bytearray(count // 8 + 1)
-        there = self._writer.write(
-            rows, first, last, run.outcome, reals, real_ends, out, memoryview(ends).cast("i"), valid
-        )
-        used = memoryview(ends).cast("i")[count]
-        data = pa.py_buffer(bytes(memoryview(out)[:used]))
-        bits = None if there == count else pa.py_buffer(valid)
-        return pa.Array.from_buffers(
-            pa.string(), count, [bits, pa.py_buffer(ends), data], count - there
-        )
+        if self._json is not None:
+            return self._json.array(self._rows, first, last, run.outcome)
+        return strings([self._text(run, index) for index in range(first, last)])
 
     def _text(self, run: _Run, index: int) -> str | None:
         """A body in JSON by the object path."""
@@ -349,26 +333,13 @@ class BodyDecoder:
         value, _ = self._read(run.batch.frame(index), run.words[index])
         return json.dumps(value.to_values())
 
-    def _reals(self) -> tuple[memoryview, memoryview]:
-        """All reals as JSON, and where each ends."""
-        found = self._plain(pa.float64(), "value_real", bodyrows.HAS_REAL).drop_null()
-        texts = [
-            repr(value) if math.isfinite(value) else f'"{_NOT_FINITE[str(value)]}"'
-            for value in found.to_pylist()
-        ]
-        ends = array("i", accumulate(map(len, texts)))
-        return memoryview("".join(texts).encode()), memoryview(ends)
-
     def _payloads(self, run: _Run, first: int, last: int) -> list[Payloads]:
         """Byte strings that may be messages."""
         rows, count, data = self._rows, self._rows.note_count, run.batch.data
-        columns = [
-            memoryview(rows.buffers[f"note_{name}"]).cast("B").cast(code)[:count]
-            for name, code in (("frame", "i"), ("at", "q"), ("size", "i"))
-        ]
-        places = [memoryview(rows.buffers[f"note_{name}"]).cast("B")[: 4 * count].cast("i")
-            for name in ("path", "name")]
-        places = list(zip(*(place.tolist() for place in places), strict=True))
+        arrays = (rows.note_frame, rows.note_at, rows.note_size)
+        columns = [memoryview(each)[:count] for each in arrays]
+        paths, names = (memoryview(each)[:count] for each in (rows.note_path, rows.note_name))
+        places = zip(paths.tolist(), names.tolist(), strict=True)
         runs = []
         at = 0
         for place, group in groupby(places):
@@ -499,14 +470,10 @@ class _Run(NamedTuple):
     has_payloads: bool
 
 
-_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-
-
 def _inside(value: NClassValue, index: int) -> list[Payloads]:
     """The byte strings in a body, by the object path."""
     return [
-        Payloads(f"body.{path}", data, [index], [0], [len(data)])
-        for path, data in value.payloads()
+        Payloads(f"body.{path}", data, [index], [0], [len(data)]) for path, data in value.payloads()
     ]
 
 

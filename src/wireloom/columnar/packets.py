@@ -223,20 +223,15 @@ class PacketDecoder:
         if filled.there[self._content.index]:
             starts, sizes = filled.blobs(self._content)
             places = zip(starts.tolist(), sizes.tolist(), strict=True)
-        readings: list[Reading | None] = []
-        for frame, (start, size), is_refused in zip(
-            frames, places, bytes(filled.outcome)[: batch.count], strict=True
+        readings = [_NO_READING] * batch.count
+        for index, (frame, (start, size), is_refused) in enumerate(
+            zip(frames, places, bytes(filled.outcome)[: batch.count], strict=True)
         ):
-            payload = b"" if is_refused else bytes(data[start : start + size - 1])
-            readings.append(None if is_refused else read(data[frame + _TYPE_AT], payload))
+            if not is_refused:
+                payload = bytes(data[start : start + size - 1])
+                readings[index] = read(data[frame + _TYPE_AT], payload)
         return {
-            column.name: plain_column(
-                column,
-                [
-                    None if reading is None else _MESSAGE_COLUMNS[column.name](reading)
-                    for reading in readings
-                ],
-            )
+            column.name: plain_column(column, list(map(_MESSAGE_COLUMNS[column.name], readings)))
             for column in self.table.columns
             if column.name in self._more
         }
@@ -322,6 +317,7 @@ _MESSAGE_COLUMNS: Mapping[str, Callable[[Reading], str | None]] = {
     "message": lambda reading: None if reading.value is None else json.dumps(reading.value),
     "message_error": lambda reading: reading.error or None,
 }
+_NO_READING = Reading(None, None, "")
 _CONTENT = "payload"
 """The column that these are read from."""
 _TYPE_AT = 1

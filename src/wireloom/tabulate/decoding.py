@@ -280,7 +280,11 @@ class LotDecoder:
         decoder = self._message_decoder(None)
         for piece, more in part.by_piece(run):
             for name, rows in decoder.feed(
-                run.data, **more, source=piece.origin.source, stream=piece.origin.name, path=run.path
+                run.data,
+                **more,
+                source=piece.origin.source,
+                stream=piece.origin.name,
+                path=run.path,
             ):
                 self._take(name, rows, found)
             errors += self._errors_of(None, piece)

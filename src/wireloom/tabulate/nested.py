@@ -1,4 +1,4 @@
-"""The payloads of packets that may be messages: where they lie, and what their rows are keyed by."""
+"""Payloads of packets that may be messages: where they lie, and what their rows are keyed by."""
 
 from __future__ import annotations
 

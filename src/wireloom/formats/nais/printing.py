@@ -34,7 +34,7 @@ _MOST_DIGITS = 9
 """That always tell a 32-bit float."""
 
 
-class NotText(Exception):  # noqa: N818 - no error: never leaves this package
+class NotText(Exception):
     """A string is not UTF-8."""
 
 
@@ -99,8 +99,10 @@ def _field(field: FieldDescriptor, made: dict[str, Convert]) -> Callable[[Any], 
 def _value(field: FieldDescriptor, made: dict[str, Convert]) -> Callable[[Any], Any]:
     kind = field.cpp_type
     if kind == field.CPPTYPE_MESSAGE:
+        assert field.message_type is not None
         return made[field.message_type.full_name]
     if kind == field.CPPTYPE_ENUM:
+        assert field.enum_type is not None
         names = {value.number: value.name for value in reversed(list(field.enum_type.values))}
         return lambda number: names.get(number, number)
     if kind == field.CPPTYPE_STRING:
