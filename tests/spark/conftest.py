@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 HERE = Path(__file__).parent
+# Each Java here lives for seconds, most of which went into compiling it a second time, better.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 Rows = list[tuple[Any, ...]]
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.xdist_group("spark"))
             # Starting Java and its Python takes a minute on a busy machine, and a test that is
             # stopped while it talks to Java takes the session with it.
             item.add_marker(pytest.mark.timeout(600))
