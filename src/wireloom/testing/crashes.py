@@ -111,6 +111,7 @@ def kill_until_done(
         RuntimeError: a run that was left alone, or that should have survived, failed.
     """
     done = Kills()
+    patience_s = 1.0
     tell = told or (lambda text: None)
     while True:
         done.runs += 1
@@ -129,6 +130,9 @@ def kill_until_done(
             ends = time.monotonic() + limit_s
             while process.poll() is None and not is_over() and time.monotonic() < ends:
                 time.sleep(0.1)
+            # All may have been done before it started: it has to get to where it can be asked.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(patience_s)
             tell("asked to end")
             process.terminate()
         try:
@@ -139,6 +143,9 @@ def kill_until_done(
         done.output.append(text)
         if process.returncode == 0 and done.kills >= kills:
             return done
+        if is_over is not None and process.returncode == -signal.SIGTERM:
+            patience_s *= 2
+            continue
         if process.returncode and not (was_killed and target == "driver"):
             raise RuntimeError(f"a run failed with {process.returncode}: {text[-2000:]}")
         if process.returncode == 0 and not was_killed:
