@@ -93,9 +93,7 @@ def split_for(files: Iterable[CaptureFile], options: SourceOptions) -> int:
     return even_split(sum(file.size for file in files), os.cpu_count() or 1)
 
 
-def _raw(
-    files: list[CaptureFile], options: SourceOptions, split: int
-) -> Iterator[InputPartition]:
+def _raw(files: list[CaptureFile], options: SourceOptions, split: int) -> Iterator[InputPartition]:
     waiting: list[str] = []
     size = 0
     for file in files:
