@@ -18,8 +18,9 @@ settings.register_profile("wireloom", deadline=None, suppress_health_check=[Heal
 settings.load_profile("wireloom")
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-NOT_COUNTED = ("PYTEST_", "SPARK_", "PYSPARK_")
-"""What pytest says of itself, and what a Spark session needs as long as it lives."""
+NOT_COUNTED = ("PYTEST_", "SPARK_", "PYSPARK_", "_RJEM_")
+"""What pytest says of itself, what a Spark session needs as long as it lives, and what Polars tells
+its allocator when it is imported."""
 
 
 @pytest.hookimpl(optionalhook=True)
