@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from wireloom.lake import Lake
-from wireloom.spark import session
+from wireloom.spark import read_captures, session
 from wireloom.spark.pipeline import PipelineOptions, run_pipeline
 from wireloom.tabulate import Settings, tabulate
 from wireloom.testing.generate import generate
@@ -26,6 +26,7 @@ PIECE = 8_000_000
 """Bytes of made-up traffic that captures are repetitions of: making it costs more than reading."""
 GOALS = {
     "data source → noop / Parquet → noop": ("at most", 1.3),
+    "read_captures → noop / Parquet → noop": ("at most", 1.3),
     "capture → lake / Spark's Parquet → Parquet": ("at most", 0.6),
     "capture → lake / Polars' Parquet → Parquet": ("at most", 2.0),
     "one file on 2 cores / on 1": ("at least", 1.7),
@@ -35,8 +36,8 @@ GOALS = {
 
 def main(quick: bool) -> dict[str, Any]:
     rows = _size("BENCH_ROWS", 600_000 if quick else 5_000_000)
-    small = _size("BENCH_SMALL_MB", 20 if quick else 100) * 1_000_000
-    large = _size("BENCH_LARGE_MB", 80 if quick else 1000) * 1_000_000
+    small = _size("BENCH_SMALL_MB", 20 if quick else 400) * 1_000_000
+    large = _size("BENCH_LARGE_MB", 80 if quick else 4000) * 1_000_000
     rounds = 2 if quick else 3
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
@@ -110,6 +111,7 @@ def compare(place: Path, capture: Path, rounds: int) -> dict[str, float]:
     found = best(
         rounds,
         source_noop=lambda: noop(source.load(str(capture))),
+        read_noop=lambda: noop(read_captures(spark, capture, table=TABLE)),
         parquet_noop=lambda: noop(spark.read.parquet(str(rows))),
         capture_lake=lambda: to_lake(spark, capture, place / "lake"),
         spark_parquet=rewrite,
@@ -156,6 +158,7 @@ def growth(place: Path, piece: Path, small: int, large: int, rounds: int) -> dic
 def ratios(seconds: dict[str, float], small: int, large: int) -> dict[str, float]:
     return {
         "data source → noop / Parquet → noop": seconds["source_noop"] / seconds["parquet_noop"],
+        "read_captures → noop / Parquet → noop": seconds["read_noop"] / seconds["parquet_noop"],
         "capture → lake / Spark's Parquet → Parquet": seconds["capture_lake"]
         / seconds["spark_parquet"],
         "capture → lake / Polars' Parquet → Parquet": seconds["capture_lake"]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from wireloom.errors import OptionError
+from wireloom.spark.files import find_paths, is_remote
 from wireloom.spark.shares import SPLIT_BYTES
 from wireloom.tables import Table
 from wireloom.tabulate import Settings
@@ -26,6 +27,8 @@ OPTIONS: Final = {
 }
 """The options of the source itself; all others are those of `wireloom.tabulate.Settings`."""
 
+_LOOK: Final = 16
+"""Captures that the types of wide columns are told from."""
 _NOT_HERE: Final = frozenset({"tables"})
 """Settings that another option stands for."""
 
@@ -82,6 +85,21 @@ class SourceOptions:
             finish_after=None if finish is None else _seconds("finish_after", finish),
             **numbers,
         )
+
+    def resolved(self) -> SourceOptions:
+        """With all that must be the same for every task: dictionaries read, types of columns told.
+
+        Raises:
+            SourceError: a file that an option names cannot be found or read.
+            OptionError: nobody knows how to read an address.
+        """
+        settings = self.settings
+        if settings.is_typed:
+            settings = settings.loaded()
+        else:
+            found = find_paths(self.paths, needed=False)
+            settings = settings.resolved([path for path in found if not is_remote(path)][:_LOOK])
+        return dataclasses.replace(self, settings=settings)
 
     @property
     def schema(self) -> Table:

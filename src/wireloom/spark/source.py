@@ -68,18 +68,10 @@ class WireloomSource(DataSource):
 
     def _resolved(self) -> SourceOptions:
         """Kept with the source when that is sent on, so that all see the same types."""
-        from wireloom.spark.files import find_paths, is_remote
         from wireloom.spark.options import SourceOptions
 
         if self._options is None:
-            options = SourceOptions.read(self.options)
-            settings = options.settings
-            if settings.is_typed:
-                settings = settings.loaded()
-            else:
-                found = find_paths(options.paths, needed=False)
-                settings = settings.resolved([path for path in found if not is_remote(path)][:16])
-            self._options = dataclasses.replace(options, settings=settings)
+            self._options = SourceOptions.read(self.options).resolved()
         return self._options
 
 

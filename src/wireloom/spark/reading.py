@@ -1,0 +1,68 @@
+"""Captures as a DataFrame by the shortest way.
+
+Spark copies every row of a data source once more than those of ``mapInArrow``, which costs nearly
+half of the time for tables with decimals. What the source has on top is filters that are applied
+before rows are sent, and streams.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from wireloom.spark.options import SourceOptions
+from wireloom.spark.planning import plan, read
+from wireloom.spark.schema import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["read_captures"]
+
+
+def read_captures(
+    spark: SparkSession,
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    table: str = "frames",
+    **options: object,
+) -> DataFrame:
+    """A table of captures, as they are now: ``read_captures(spark, "captures/", table="fields")``.
+
+    The rows are those of ``spark.read.format("wireloom")`` with the same options.
+
+    Args:
+        spark: the session.
+        paths: files, folders, patterns or addresses.
+        table: which table.
+        options: those of the data source for batches, such as ``select="stream,name"``.
+
+    Raises:
+        OptionError: an option is unknown or has a bad value, or there are no captures.
+        SourceError: a capture, or a file that an option names, cannot be found or read.
+    """
+    several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    given: dict[str, Any] = {name: _text(value) for name, value in options.items()}
+    given |= {"paths": json.dumps([os.fspath(path) for path in several]), "table": table}
+    chosen = SourceOptions.read(given).resolved()
+    settings, name = chosen.settings, chosen.table
+    tasks = [pickle.dumps(each) for each in plan(chosen)]
+
+    def rows(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                yield from read(pickle.loads(tasks[number]), settings, name)
+
+    # A number for each task, in a partition of its own.
+    numbers = spark.range(0, len(tasks), 1, max(1, len(tasks)))
+    return numbers.mapInArrow(rows, spark_schema(chosen.schema))
+
+
+def _text(value: object) -> str:
+    """An option as Spark would hand it over."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
