@@ -62,6 +62,20 @@ def test_four_lost_bytes_do_not_move_all_headers_by_one_word(read, chunk):
     assert damage.data == records[10]
 
 
+@pytest.mark.parametrize("chunk", [37, 1 << 20])
+def test_a_byte_lost_in_a_header_does_not_move_all_headers_by_one_word(read, chunk):
+    link, wrap = traffic.LINKS["cooked v2"]  # its first word could be a length on the wire
+    records, payloads = [], []
+    for number in range(12):
+        payloads.append(bytes([number]) * (20 + 7 * number))
+        datagram = traffic.udp("10.0.0.1", "10.0.0.2", 1, 2, payloads[-1])
+        packet = wrap(traffic.ipv4("10.0.0.1", "10.0.0.2", 17, datagram))
+        records.append(traffic.pcap_record(Packet(traffic.START_NS + number * 1000, packet)))
+    records[6] = records[6][:8] + records[6][9:]
+    result = read(traffic.pcap_header(link_type=link) + b"".join(records), chunk_bytes=chunk)
+    assert payloads_of(result) == payloads[:6] + payloads[7:]
+
+
 @pytest.mark.parametrize("chunk", [1, 37, 1 << 20])
 def test_a_clock_that_is_set_is_no_damage(read, chunk):
     records, head, payloads = capture()

@@ -12,4 +12,5 @@ cdef bint is_file_header(const unsigned char* data, Py_ssize_t pos, Py_ssize_t e
 cdef bint is_first_record(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
 cdef bint is_record(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end, bint is_big, bint is_strict) noexcept nogil
 cdef bint is_close(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end, bint is_big, long long seconds) noexcept nogil
+cdef bint is_shifted(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end, bint is_big) noexcept nogil
 cdef Py_ssize_t is_block(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end, bint is_big) noexcept nogil

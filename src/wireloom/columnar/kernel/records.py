@@ -127,6 +127,19 @@ def is_close(data, pos, end, is_big, seconds):
     return -_APART < found - seconds < _APART
 
 
+def is_shifted(data, pos, end, is_big):
+    """Whether the header at `pos` is one that begins four bytes before.
+
+    Behind a header that has lost some, all others make sense without their first words: each leads
+    to the next one, and a length that stands there twice is taken for a part of a second, too.
+    """
+    if file_word(data, pos + 4, end, is_big) != file_word(data, pos + 8, end, is_big):
+        return False
+    captured: cython.uint = file_word(data, pos + 4, end, is_big)
+    ticks: cython.uint = file_word(data, pos, end, is_big)
+    return 0 < captured <= MAX_RECORD and ticks < 1000000000
+
+
 def pcap_records(
     rows: Packets,
     data: cython.const[cython.uchar][::1],
@@ -240,7 +253,10 @@ def find_record(
                     count = -1
                     break
                 # Small numbers in a payload look like a header, and may lead to a true one.
-                if count and not is_close(start, at, end, is_big, seconds):
+                if count and (
+                    not is_close(start, at, end, is_big, seconds)
+                    or is_shifted(start, at, end, is_big)
+                ):
                     count = -1
                     break
                 seconds = file_word(start, at, end, is_big)
