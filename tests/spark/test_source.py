@@ -181,6 +181,10 @@ def test_filters_give_the_same_rows_pushed_down_or_not(
 
 
 def test_a_filter_on_the_source_leaves_other_files_unread(captures: Path) -> None:
+    from pyspark.sql import datasource
+
+    if not hasattr(datasource, "EqualTo"):
+        pytest.skip("Spark hands filters over from 4.1 on")
     from pyspark.sql.datasource import EqualTo, In, IsNotNull
 
     from wireloom.spark.filters import masks, sources
@@ -226,7 +230,7 @@ def test_modes(spark: SparkSession, captures: Path) -> None:
 
 def test_sql_reads_captures_too(spark: SparkSession, captures: Path) -> None:
     spark.sql(
-        "create temporary view quotes using wireloom "
+        "create or replace temporary view quotes using wireloom "
         f"options (path '{captures}/quotes.bin', table 'messages')"
     )
     try:
