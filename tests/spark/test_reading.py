@@ -37,6 +37,18 @@ def test_several_paths_and_chosen_columns(spark: SparkSession, captures: Path) -
     }
 
 
+def test_options_are_texts_or_lists(spark: SparkSession, captures: Path) -> None:
+    quotes = captures / "quotes.bin"
+    columns = ["SYMBOL:text", "BID:decimal(18,4)"]
+    text = read_captures(spark, quotes, table="wide", columns=", ".join(columns), formats="tibmsg")
+    listed = read_captures(spark, quotes, table="wide", columns=columns, formats=("tibmsg",))
+    assert listed.columns[-2:] == ["SYMBOL", "BID"]
+    assert listed.schema == text.schema
+    assert listed.collect() == text.collect() != []
+    mapped = read_captures(spark, quotes, ports={7001: "tibmsg"}, formats=["tibmsg"])
+    assert mapped.count() == read_captures(spark, quotes, ports="7001=tibmsg").count() > 0
+
+
 def test_what_cannot_be_is_refused_at_once(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="there is no option 'colour'"):
         read_captures(spark, tmp_path, colour="red")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -40,7 +40,8 @@ def read_captures(
         spark: the session.
         paths: files, folders, patterns or addresses.
         table: which table.
-        options: those of the data source for batches, such as ``select="stream,name"``.
+        options: those of the data source for batches; several values as text or as a list:
+            ``select="stream,name"`` or ``select=["stream", "name"]``.
 
     Raises:
         OptionError: an option is unknown or has a bad value, or there are no captures.
@@ -65,4 +66,8 @@ def read_captures(
 
 def _text(value: object) -> str:
     """An option as Spark would hand it over."""
+    if isinstance(value, Mapping):
+        return ",".join(f"{key}={each}" for key, each in value.items())
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(_text, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
