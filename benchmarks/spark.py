@@ -1,7 +1,8 @@
 """Captures on Spark against what Spark and Polars do with the same rows in Parquet.
 
 All figures of a ratio come from the same run, on the same rows and cores, measured in turns; the
-best of each counts. Sizes can be set in the environment: ``BENCH_ROWS`` (rows of the table
+best of each counts. What Spark takes of any data source in Python is measured too: one that gives
+the same batches ready made, decoding nothing. Sizes can be set in the environment: ``BENCH_ROWS`` (rows of the table
 `fields`), ``BENCH_SMALL_MB`` and ``BENCH_LARGE_MB`` (captures for the cost per byte).
 """
 
@@ -11,13 +12,20 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
 from wireloom.lake import Lake
 from wireloom.spark import read_captures, session
+from wireloom.spark.options import SourceOptions
 from wireloom.spark.pipeline import PipelineOptions, run_pipeline
+from wireloom.spark.planning import plan, read
+from wireloom.spark.schema import spark_schema
 from wireloom.tabulate import Settings, tabulate
 from wireloom.testing.generate import generate
 
@@ -27,6 +35,7 @@ PIECE = 8_000_000
 GOALS = {
     "data source → noop / Parquet → noop": ("at most", 1.3),
     "read_captures → noop / Parquet → noop": ("at most", 1.3),
+    "data source → noop / ready-made batches → noop": ("at most", 1.3),
     "capture → lake / Spark's Parquet → Parquet": ("at most", 0.6),
     "capture → lake / Polars' Parquet → Parquet": ("at most", 2.0),
     "one file on 2 cores / on 1": ("at least", 1.7),
@@ -86,6 +95,43 @@ def to_lake(spark: Any, capture: Path, lake: Path) -> None:
     run_pipeline(spark, capture, lake, Settings(tables=(TABLE,)))
 
 
+def ready_made(place: Path, capture: Path) -> type[DataSource]:
+    """A data source with the batches of ours, which it only reads from files of Arrow."""
+    options = SourceOptions.read({"path": str(capture), "table": TABLE}).resolved()
+    files = []
+    for number, part in enumerate(plan(options)):
+        batches = read(part, options.settings, options.table)
+        first = next(batches)
+        files.append(str(place / f"{number}.arrow"))
+        with pa.OSFile(files[-1], "wb") as file, pa.ipc.new_file(file, first.schema) as writer:
+            for batch in (first, *batches):
+                writer.write_batch(batch)
+    types = spark_schema(options.schema)
+
+    # Inside of this function, so that they are sent to the workers, which cannot import them.
+    class Reader(DataSourceReader):
+        def partitions(self) -> list[InputPartition]:
+            return [InputPartition(name) for name in files]
+
+        def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+            with pa.memory_map(partition.value) as file, pa.ipc.open_file(file) as batches:
+                for number in range(batches.num_record_batches):
+                    yield batches.get_batch(number)
+
+    class ReadyMade(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "ready_made"
+
+        def schema(self) -> StructType:
+            return types
+
+        def reader(self, schema: Any) -> DataSourceReader:
+            return Reader()
+
+    return ReadyMade
+
+
 def compare(place: Path, capture: Path, rounds: int) -> dict[str, float]:
     """The same rows from the capture and from Parquet."""
     import polars as pl
@@ -96,6 +142,10 @@ def compare(place: Path, capture: Path, rounds: int) -> dict[str, float]:
     count = sum(file.rows for file in Lake(place / "rows").files(TABLE))
     source = spark.read.format("wireloom").option("table", TABLE)
     assert source.load(str(capture)).count() == count == spark.read.parquet(str(rows)).count()
+    spark.dataSource.register(ready_made(place, capture))
+    made = spark.read.format("ready_made")
+    assert made.load().schema == source.load(str(capture)).schema
+    assert made.load().count() == count
 
     def noop(frame: Any) -> None:
         frame.write.format("noop").mode("overwrite").save()
@@ -112,6 +162,7 @@ def compare(place: Path, capture: Path, rounds: int) -> dict[str, float]:
         rounds,
         source_noop=lambda: noop(source.load(str(capture))),
         read_noop=lambda: noop(read_captures(spark, capture, table=TABLE)),
+        ready_made_noop=lambda: noop(made.load()),
         parquet_noop=lambda: noop(spark.read.parquet(str(rows))),
         capture_lake=lambda: to_lake(spark, capture, place / "lake"),
         spark_parquet=rewrite,
@@ -159,6 +210,8 @@ def ratios(seconds: dict[str, float], small: int, large: int) -> dict[str, float
     return {
         "data source → noop / Parquet → noop": seconds["source_noop"] / seconds["parquet_noop"],
         "read_captures → noop / Parquet → noop": seconds["read_noop"] / seconds["parquet_noop"],
+        "data source → noop / ready-made batches → noop": seconds["source_noop"]
+        / seconds["ready_made_noop"],
         "capture → lake / Spark's Parquet → Parquet": seconds["capture_lake"]
         / seconds["spark_parquet"],
         "capture → lake / Polars' Parquet → Parquet": seconds["capture_lake"]
