@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from wireloom.captures.bytesource import ByteSource
-from wireloom.captures.container import Kernel, PacketReader, fault_of
+from wireloom.captures.container import Kernel, fault_of
 from wireloom.captures.events import Damage, Event, Stream
-from wireloom.captures.pcap import PcapReader, is_pcap
-from wireloom.captures.pcapng import PcapngReader, is_pcapng
+from wireloom.captures.packets import packet_reader
 from wireloom.captures.raw import read_raw
 from wireloom.captures.tcp import PacketCounts, Reassembler, ReassemblyLimits
 from wireloom.captures.window import CHUNK, Window
@@ -153,14 +152,8 @@ class Capture:
 
     def _read(self, source: ByteSource) -> Iterator[Event]:
         window = Window(source, self._chunk)
-        while len(window.data) < 12 and not window.is_end:
-            window.advance(0)
-        reader: PacketReader
-        if is_pcap(window.data):
-            reader = PcapReader(source, window, self._kernel)
-        elif is_pcapng(window.data):
-            reader = PcapngReader(source, window, self._kernel)
-        else:
+        reader = packet_reader(window, self._kernel)
+        if reader is None:
             if self._is_first:
                 self._raw_streams += 1
                 yield from read_raw(
