@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from wireloom.captures.bytesource import ByteSource
 from wireloom.captures.container import Kernel, fault_of
@@ -18,7 +18,7 @@ from wireloom.captures.window import CHUNK, Window
 from wireloom.columnar.kernel import load
 from wireloom.errors import OptionError
 
-__all__ = ["Capture", "Progress", "Source"]
+__all__ = ["Capture", "Progress", "Source", "source_list"]
 
 Source = str | os.PathLike[str] | BinaryIO
 """What can be read: a path, or an open binary file."""
@@ -29,6 +29,13 @@ _MAX_BATCH = 1 << 16
 """The same when there are many streams: all of a batch's bytes of one stream are one event."""
 _MANY = 1000
 """Events of a batch that are many."""
+
+
+def source_list(sources: Iterable[Source] | Source) -> list[Source]:
+    """The sources, of which one alone may be given as it is."""
+    if isinstance(sources, (str, os.PathLike)) or hasattr(sources, "read"):
+        return [cast("Source", sources)]
+    return list(sources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +91,7 @@ class Capture:
         if not 0 <= part < parts:
             raise OptionError(f"part {part} of {parts} does not exist")
         self._is_first = part == 0
-        if isinstance(sources, (str, os.PathLike)) or hasattr(sources, "read"):
-            sources = [sources]  # type: ignore[list-item]
-        self._sources: list[Source] = list(sources)
+        self._sources = source_list(sources)
         self._chunk = chunk_bytes
         self._kernel: Any = load() if kernel is None else kernel
         self._batch = batch_packets

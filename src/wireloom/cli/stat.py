@@ -146,15 +146,15 @@ def _headline(found: Statistics, names: Sequence[str]) -> str:
 
 
 def _formats(accounts: Accounts) -> Iterator[str]:
-    rows = [("format", "streams", "frames", "captured", "= decoded", "+ quarantined", "+ gap")]
-    rows[0] += ("+ duplicate", "sum", "missing")  # type: ignore[assignment]
+    parts = ("captured", "= decoded", "+ quarantined", "+ gap", "+ duplicate", "sum", "missing")
+    rows: list[tuple[str, ...]] = [("format", "streams", "frames", *parts)]
     listed = [*sorted(accounts.formats.items()), ("all", accounts.total)]
     for name, sums in listed:
         numbers = (sums.streams, sums.frames, sums.captured, sums.decoded, sums.quarantined)
         more = (sums.gap, sums.duplicate)
         cells = [f"{number:,}" for number in (*numbers, *more)]
         checked = "ok" if sums.is_balanced else "WRONG"
-        rows.append((name, *cells, checked, f"{sums.missing:,}"))  # type: ignore[arg-type]
+        rows.append((name, *cells, checked, f"{sums.missing:,}"))
     yield from _grid(rows)
 
 

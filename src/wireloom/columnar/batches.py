@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -105,7 +106,7 @@ def _bits(wanted: Table | None, bits: Mapping[str, int]) -> int:
     return found
 
 
-class _TableBatches:
+class _TableBatches(ABC):
     """What the tables have in common: the key columns, and making a batch."""
 
     name: str
@@ -142,8 +143,9 @@ class _TableBatches:
         found = self._key(column)
         return self._own(column) if found is None else found
 
+    @abstractmethod
     def _own(self, column: Column) -> pa.Array:
-        raise NotImplementedError
+        """A column that the other tables do not have."""
 
     def _same(self, name: str, make: Callable[[], pa.Array]) -> pa.Array:
         """A column that is the same in every batch of the same length, which most are."""
