@@ -68,10 +68,11 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Show what is in captures: formats, types, flows, rates, gaps and where every byte went.
+    """Show what is in captures, and where every byte went.
 
-    FILE is as for decode. The sums are checked: captured bytes = decoded + quarantined + gap +
-    duplicate. The exit status is 1 when something could not be read.
+    Lists formats, types, flows, rates and gaps. FILE is as for decode. The sums are checked:
+    captured bytes = decoded + quarantined + gap + duplicate. The exit status is 1 when something
+    could not be read.
     """
     from wireloom.cli._statistics import SELECT, Statistics
     from wireloom.cli._tablewriting import batches
