@@ -1,7 +1,8 @@
 """The pages that are made from the code at every build, so that they cannot fall behind it.
 
 A format's page is its SPEC.md followed by what its declaration says; the command line's page is the
-help text of every command. A new format or command appears here without any edit.
+help text of every command; the tables' page has their columns. A new format, command or table
+appears here without any edit.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ import click
 from wireloom import cli
 from wireloom.format import COMMON_OPTIONS, Format, Option
 from wireloom.formats import REGISTRY, get, names
+from wireloom.tables import docs_rows, table_names
+from wireloom.tables import table as base_table
 
 
 def write_pages(folder: Path) -> None:
-    """Write docs/cli.md and docs/formats/ anew."""
+    """Write docs/cli.md, docs/tables.md and docs/formats/ anew."""
     shutil.rmtree(folder / "formats", ignore_errors=True)
     (folder / "formats").mkdir()
     known = [get(name) for name in names() if find_spec(REGISTRY[name])]
@@ -28,6 +31,7 @@ def write_pages(folder: Path) -> None:
         (folder / "formats" / f"{format_.name}.md").write_text(format_page(format_), "utf-8")
     (folder / "formats" / "index.md").write_text(formats_page(known), "utf-8")
     (folder / "cli.md").write_text(cli_page(), "utf-8")
+    (folder / "tables.md").write_text(tables_page(), "utf-8")
 
 
 def formats_page(known: Iterable[Format]) -> str:
@@ -80,6 +84,18 @@ def cli_page() -> str:
     ]
     for path, text in commands(cli.main, click.Context(cli.main, info_name="wireloom")):
         parts += [f"## {path}", f"```text\n{text}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+def tables_page() -> str:
+    parts = [
+        "# Columns of the tables",
+        "The table `wide` has the key, the fields that were asked for, and `misfits`.",
+    ]
+    for name in table_names():
+        heads = ("column", "Arrow", "Spark", "meaning")
+        rows = [(f"`{c}`", f"`{arrow}`", spark, doc) for c, arrow, spark, doc in docs_rows(name)]
+        parts += [f"## {name}", f"One row is {base_table(name).doc}.", table(heads, rows)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import Literal
 
 from wireloom.errors import DecodeError, EncodeError, TruncatedError
 
@@ -187,9 +188,9 @@ class Writer:
         """Append bytes as they are."""
         self.out += data
 
-    def _uint(self, value: int, size: int, order: str) -> None:
+    def _uint(self, value: int, size: int, order: Literal["big", "little"]) -> None:
         try:
-            self.out += value.to_bytes(size, order)  # type: ignore[arg-type]  # "big" | "little"
+            self.out += value.to_bytes(size, order)
         except (OverflowError, AttributeError, TypeError) as error:
             raise EncodeError(f"{value!r} does not fit in {size} unsigned bytes") from error
 

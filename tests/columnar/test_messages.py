@@ -31,15 +31,6 @@ from wireloom.wire import Limits
 FORMATS = (*MESSAGE_FORMATS, None)
 
 
-@pytest.fixture(params=["compiled", "interpreted"])
-def kernel(request):
-    if request.param == "interpreted":
-        return kernels.interpreted()
-    if not kernels.is_compiled():
-        pytest.skip("the kernel is not compiled")
-    return kernels.load()
-
-
 @pytest.fixture
 def is_slow(kernel):
     return kernel is kernels.interpreted()

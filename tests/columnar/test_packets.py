@@ -32,15 +32,6 @@ OPTIONS = [
 ]
 
 
-@pytest.fixture(params=["compiled", "interpreted"])
-def kernel(request):
-    if request.param == "interpreted":
-        return kernels.interpreted()
-    if not kernels.is_compiled():
-        pytest.skip("the kernel is not compiled")
-    return kernels.load()
-
-
 @pytest.fixture
 def mutants(kernel):
     return 150 if kernel is kernels.interpreted() else 1500

@@ -106,15 +106,6 @@ TRUCK = {
 }
 
 
-@pytest.fixture(params=["compiled", "interpreted"])
-def kernel(request):
-    if request.param == "interpreted":
-        return kernels.interpreted()
-    if not kernels.is_compiled():
-        pytest.skip("the kernel is not compiled")
-    return kernels.load()
-
-
 def _body(name, values, encoding=Encoding.INDEXNOTZERO, model=MODEL, **more):
     return encode_nclass(new_value(model, name, values, encoding), encoding, **more)
 

@@ -51,15 +51,6 @@ TEXTS = (
 )
 
 
-@pytest.fixture(params=["compiled", "interpreted"])
-def kernel(request):
-    if request.param == "interpreted":
-        return kernels.interpreted()
-    if not kernels.is_compiled():
-        pytest.skip("the kernel is not compiled")
-    return kernels.load()
-
-
 def a_model(random):
     """Classes of which each may hold those before it; every primitive, alone and in arrays."""
     builder = ModelBuilder()

@@ -19,15 +19,6 @@ from wireloom.wire import Limits
 MUTANTS = {"compiled": 250, "interpreted": 40}
 
 
-@pytest.fixture(params=["compiled", "interpreted"])
-def kernel(request):
-    if request.param == "interpreted":
-        return kernels.interpreted()
-    if not kernels.is_compiled():
-        pytest.skip("the kernel is not compiled")
-    return kernels.load()
-
-
 @pytest.fixture
 def mutants(request, kernel):
     return MUTANTS["interpreted" if kernel is kernels.interpreted() else "compiled"]

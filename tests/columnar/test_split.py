@@ -19,15 +19,6 @@ from wireloom.formats.nrep import SocketData
 PARTS = (1, 2, 3, 4, 7, 16, 31, 64)
 
 
-@pytest.fixture(params=["compiled", "interpreted"])
-def kernel(request):
-    if request.param == "interpreted":
-        return kernels.interpreted()
-    if not kernels.is_compiled():
-        pytest.skip("the kernel is not compiled")
-    return kernels.load()
-
-
 def _samples(name):
     return list(get(name).samples().values())
 

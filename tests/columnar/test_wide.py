@@ -26,15 +26,6 @@ from wireloom.testing.tabled import (
 from wireloom.testing.twins import seeds
 
 
-@pytest.fixture(params=["compiled", "interpreted"])
-def kernel(request):
-    if request.param == "interpreted":
-        return kernels.interpreted()
-    if not kernels.is_compiled():
-        pytest.skip("the kernel is not compiled")
-    return kernels.load()
-
-
 def _wide(frames, columns, kernel, format="tibmsg", **options):
     decoder = MessageDecoder(format, tables=["wide"], columns=columns, kernel=kernel, **options)
     starts, lengths, at = [], [], 0

@@ -15,10 +15,12 @@ from click.testing import CliRunner
 
 from wireloom import cli
 from wireloom.formats import get, names
+from wireloom.tables import table, table_names
 
 DOCS = Path(__file__).parents[2] / "docs"
 README = DOCS.parent / "README.md"
-PAGES = [README, *sorted(path for path in DOCS.glob("*.md") if path.name != "cli.md")]
+MADE = ("cli.md", "tables.md")
+PAGES = [README, *sorted(path for path in DOCS.glob("*.md") if path.name not in MADE)]
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +96,13 @@ def test_command_page_names_every_command_and_option(generate: ModuleType) -> No
         for parameter in command.params:
             if isinstance(parameter, click.Option) and not parameter.hidden:
                 assert all(option in section for option in parameter.opts)
+
+
+def test_page_of_tables_names_every_table_and_column(generate: ModuleType) -> None:
+    page = generate.tables_page()
+    for name in table_names():
+        section = page.partition(f"## {name}\n")[2].partition("\n## ")[0]
+        assert all(f"| `{column}` |" in section for column in table(name).names)
 
 
 def test_a_cell_of_a_table_stays_one_cell(generate: ModuleType) -> None:

@@ -11,8 +11,8 @@ import io
 import os
 import sys
 import zlib
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
@@ -46,7 +46,7 @@ class Fault:
     reason: str
 
 
-class _Member:
+class _Member(ABC):
     """Unpacks one member of a file; what comes before a fault in it is not lost.
 
     The decompressors give nothing at all from a call that fails. So the input since a known state
@@ -109,19 +109,19 @@ class _Member:
 
     # --- what differs
 
-    def _new(self) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def _new(self) -> Any: ...
 
+    @abstractmethod
     def _remember(self, data: bytes) -> bytes:
         """Note what is read next; gives what to read."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _again(self) -> Any:
         """A decompressor in the state that is known."""
-        raise NotImplementedError
 
-    def _look(self, out: bytes, room: int) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _look(self, out: bytes, room: int) -> None: ...
 
 
 class _Gzip(_Member):
@@ -197,7 +197,7 @@ class ByteSource:
             self.name = name or os.fspath(file)
             try:
                 # Unbuffered: reads are large anyway.
-                self._file: BinaryIO | io.FileIO = Path(file).open("rb", buffering=0)  # noqa: SIM115
+                self._file: BinaryIO | io.FileIO = io.FileIO(file)
             except OSError as error:
                 raise SourceError(error.strerror or str(error), file=self.name) from error
         else:

@@ -6,20 +6,19 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from wireloom.captures.bytesource import ByteSource
-from wireloom.captures.container import Kernel, PacketReader, fault_of
+from wireloom.captures.container import Kernel, fault_of
 from wireloom.captures.events import Damage, Event, Stream
-from wireloom.captures.pcap import PcapReader, is_pcap
-from wireloom.captures.pcapng import PcapngReader, is_pcapng
+from wireloom.captures.packets import packet_reader
 from wireloom.captures.raw import read_raw
 from wireloom.captures.tcp import PacketCounts, Reassembler, ReassemblyLimits
 from wireloom.captures.window import CHUNK, Window
 from wireloom.columnar.kernel import load
 from wireloom.errors import OptionError
 
-__all__ = ["Capture", "Progress", "Source"]
+__all__ = ["Capture", "Progress", "Source", "source_list"]
 
 Source = str | os.PathLike[str] | BinaryIO
 """What can be read: a path, or an open binary file."""
@@ -30,6 +29,13 @@ _MAX_BATCH = 1 << 16
 """The same when there are many streams: all of a batch's bytes of one stream are one event."""
 _MANY = 1000
 """Events of a batch that are many."""
+
+
+def source_list(sources: Iterable[Source] | Source) -> list[Source]:
+    """The sources, of which one alone may be given as it is."""
+    if isinstance(sources, (str, os.PathLike)) or hasattr(sources, "read"):
+        return [cast("Source", sources)]
+    return list(sources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +91,7 @@ class Capture:
         if not 0 <= part < parts:
             raise OptionError(f"part {part} of {parts} does not exist")
         self._is_first = part == 0
-        if isinstance(sources, (str, os.PathLike)) or hasattr(sources, "read"):
-            sources = [sources]  # type: ignore[list-item]
-        self._sources: list[Source] = list(sources)
+        self._sources = source_list(sources)
         self._chunk = chunk_bytes
         self._kernel: Any = load() if kernel is None else kernel
         self._batch = batch_packets
@@ -153,14 +157,8 @@ class Capture:
 
     def _read(self, source: ByteSource) -> Iterator[Event]:
         window = Window(source, self._chunk)
-        while len(window.data) < 12 and not window.is_end:
-            window.advance(0)
-        reader: PacketReader
-        if is_pcap(window.data):
-            reader = PcapReader(source, window, self._kernel)
-        elif is_pcapng(window.data):
-            reader = PcapngReader(source, window, self._kernel)
-        else:
+        reader = packet_reader(window, self._kernel)
+        if reader is None:
             if self._is_first:
                 self._raw_streams += 1
                 yield from read_raw(

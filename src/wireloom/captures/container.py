@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -45,11 +46,18 @@ LINK_TYPES = {
 """Link types that can be read."""
 
 
-class PacketReader:
+class PacketReader(ABC):
     """Reads one capture, a batch of packets at a time; what the containers have in common."""
 
-    def __init__(self, source: ByteSource, window: Window, kernel: Kernel, until: int) -> None:
-        self._name = source.name
+    def __init__(self, window: Window, kernel: Kernel, until: int) -> None:
+        """Read from the start of `window` on.
+
+        Args:
+            window: whose first byte is that of the file, or of one of its records.
+            kernel: compiled or interpreted.
+            until: offset in the file; records that start there or behind it are left out.
+        """
+        self._name = window.source.name
         self._kernel: Any = kernel
         self.window = window
         self.is_done = False
@@ -82,13 +90,13 @@ class PacketReader:
         """Offset in the file of what comes next."""
         return self.window.base + self._pos
 
+    @abstractmethod
     def _go_on(self, rows: Any) -> Iterable[Damage]:
         """Read from the current place on; one step."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _search(self, rows: Any) -> Iterable[Damage]:
         """Look for the end of the bad region; one step, which may need more bytes."""
-        raise NotImplementedError
 
     def _more(self, pos: int) -> None:
         """Let go of what is before `pos` in the window, and read on."""

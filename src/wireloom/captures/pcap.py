@@ -14,7 +14,6 @@ import struct
 from collections.abc import Iterable
 from typing import Any, BinaryIO, NamedTuple
 
-from wireloom.captures.bytesource import ByteSource
 from wireloom.captures.container import (
     LINK_TYPES,
     NO_END,
@@ -67,24 +66,10 @@ class PcapReader(PacketReader):
     """The packets of a pcap capture, or those of a part of it."""
 
     def __init__(
-        self,
-        source: ByteSource,
-        window: Window,
-        kernel: Kernel,
-        *,
-        state: PcapState | None = None,
-        until: int = NO_END,
+        self, window: Window, kernel: Kernel, state: PcapState | None = None, until: int = NO_END
     ) -> None:
-        """Read from the start of `window` on.
-
-        Args:
-            source: what the window shows.
-            window: whose first byte is that of the file, or of a record if `state` is given.
-            kernel: compiled or interpreted.
-            state: of another reader that came to this record.
-            until: offset in the file; records that start there or behind it are left out.
-        """
-        super().__init__(source, window, kernel, until)
+        """As every reader; with the state of another one that came to the record in front."""
+        super().__init__(window, kernel, until)
         self._is_started = state is not None
         self._is_big, self._ticks, self._link, self._is_strict = state or _FIRST
         self._inside = 0

@@ -12,7 +12,6 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from wireloom.captures.bytesource import ByteSource
 from wireloom.captures.container import (
     LINK_TYPES,
     NO_END,
@@ -66,24 +65,10 @@ class PcapngReader(PacketReader):
     """The packets of a pcapng capture, or those of a part of it."""
 
     def __init__(
-        self,
-        source: ByteSource,
-        window: Window,
-        kernel: Kernel,
-        *,
-        state: PcapngState | None = None,
-        until: int = NO_END,
+        self, window: Window, kernel: Kernel, state: PcapngState | None = None, until: int = NO_END
     ) -> None:
-        """Read from the start of `window` on.
-
-        Args:
-            source: what the window shows.
-            window: whose first byte is that of the file, or of a block if `state` is given.
-            kernel: compiled or interpreted.
-            state: of another reader that came to this block.
-            until: offset in the file; blocks that start there or behind it are left out.
-        """
-        super().__init__(source, window, kernel, until)
+        """As every reader; with the state of another one that came to the block in front."""
+        super().__init__(window, kernel, until)
         self._is_big = state is not None and state.is_big
         self._interfaces: Any = self._kernel.Interfaces()
         self._known: list[tuple[int, int, int, int]] = []

@@ -24,8 +24,9 @@ from typing import Any
 from wireloom.captures.bytesource import ByteSource
 from wireloom.captures.container import NO_END, Kernel, fault_of
 from wireloom.captures.events import Damage
-from wireloom.captures.pcap import PcapReader, PcapState, is_pcap
-from wireloom.captures.pcapng import PcapngReader, PcapngState, is_pcapng
+from wireloom.captures.packets import packet_reader
+from wireloom.captures.pcap import PcapState
+from wireloom.captures.pcapng import PcapngState
 from wireloom.captures.window import CHUNK, Window
 from wireloom.columnar.kernel import load
 from wireloom.columnar.kernel.records import RECORDS_FOUND
@@ -91,21 +92,14 @@ class RangeReader:
             if part.start:
                 self.source.seek(part.start)
             window = Window(self.source, chunk_bytes, part.start)
-            self._reader = self._open(part, window, kernel)
+            until = NO_END if part.end is None else part.end
+            reader = packet_reader(window, kernel, part.state, until)
+            if reader is None:
+                raise OptionError(f"{part.path} is no pcap or pcapng capture")
         except BaseException:
             self.source.close()
             raise
-
-    def _open(self, part: PacketRange, window: Window, kernel: Kernel) -> PcapReader | PcapngReader:
-        until = NO_END if part.end is None else part.end
-        state = part.state
-        while state is None and len(window.data) < 12 and not window.is_end:
-            window.advance(0)
-        if isinstance(state, PcapState) or (state is None and is_pcap(window.data)):
-            return PcapReader(self.source, window, kernel, state=state, until=until)
-        if isinstance(state, PcapngState) or is_pcapng(window.data):
-            return PcapngReader(self.source, window, kernel, state=state, until=until)
-        raise OptionError(f"{part.path} is no pcap or pcapng capture")
+        self._reader = reader
 
     def __enter__(self) -> RangeReader:
         return self

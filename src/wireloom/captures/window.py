@@ -25,7 +25,7 @@ class Window:
             chunk: bytes to read at a time.
             base: where the source is now.
         """
-        self._source = source
+        self.source = source
         self.chunk = chunk
         """Bytes to read at a time; may change."""
         self._buffer = _room(chunk + _SLACK)
@@ -55,7 +55,7 @@ class Window:
         elif pos:
             self._buffer[:left] = self._buffer[pos : self._used]
         self.base += pos
-        count = self._source.read_into(self._buffer[left : left + self.chunk])
+        count = self.source.read_into(self._buffer[left : left + self.chunk])
         self._used = left + count
         self.is_end = count < self.chunk
 

@@ -15,9 +15,9 @@ Row = Mapping[str, Any]
 _encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 
 
-def json_line(row: Row) -> str:
+def json_line(value: object) -> str:
     """One line of JSON. ASCII only, so that nothing in it can steer a terminal."""
-    return _encode(row)
+    return _encode(value)
 
 
 def flatten(row: Row, prefix: str = "") -> dict[str, str]:
@@ -72,5 +72,5 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, (list, tuple, Mapping, bool)):
-        return json_line(value)  # type: ignore[arg-type]
+        return json_line(value)
     return escape(str(value))

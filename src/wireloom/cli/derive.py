@@ -68,7 +68,7 @@ _LISTS = ("subject_fields",)
 @click.option("--json", "as_json", is_flag=True, help="Write the summary as JSON to stdout.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar and no summary.")
 def command(lake: str, as_json: bool, quiet: bool, **given: Any) -> None:
-    """Make derived tables of a lake's tables, and keep them in the lake.
+    """Make derived tables of a lake, and keep them in it.
 
     Each is replaced as a whole, in one commit: whatever is killed on the way, the old one or the
     new one is there. One whose base tables have not changed since it was made is left alone.

@@ -32,9 +32,10 @@ __all__ = ["command"]
 )
 @output_options("table")
 def command(master: str | None, writing: OutputOptions) -> None:
-    """Say what Wireloom finds on this machine: Python, kernel, Java and why that one, Spark.
+    """Say what Wireloom finds here: Python, kernel, Java and Spark.
 
-    With --master, every worker of a cluster is asked, too, and what one lacks is said.
+    Of Java it also says why it is that one. With --master, every worker of a cluster is asked, too,
+    and what one lacks is said.
 
     The exit status is 1 if something is in the way.
     """

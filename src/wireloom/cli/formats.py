@@ -35,7 +35,7 @@ __all__ = ["command"]
 @click.option("-t", "--type", "only", metavar="TYPE", help="Only this packet or field type.")
 @output_options("table")
 def command(name: str | None, only: str | None, writing: OutputOptions) -> None:
-    """List the formats, or describe one: its options, packets and their bytes."""
+    """List the formats, or describe one: options, packets, bytes."""
     if name is None:
         if only:
             raise click.UsageError("--type needs the NAME of a format")

@@ -30,7 +30,7 @@ _path = click.option(
     epilog=examples("wireloom model check fleet.blz", "wireloom model show fleet.blz --name TRUCK"),
 )
 def command() -> None:
-    """Check and show .blz models, which declare the bodies of Blaze packets."""
+    """Check and show .blz models, which declare Blaze bodies."""
 
 
 @command.command(

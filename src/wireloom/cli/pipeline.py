@@ -149,7 +149,7 @@ _SETTINGS = (
 @click.option("--json", "as_json", is_flag=True, help="Write the summary as JSON to stdout.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar and no summary.")
 def command(sources: tuple[str, ...], lake: str, as_json: bool, quiet: bool, **given: Any) -> None:
-    """Bring captures into a lake: typed tables as Parquet files by day.
+    """Bring captures into a lake: tables as Parquet files by day.
 
     IN are files, folders or patterns. Captures that the lake has are not read again; those that
     have changed replace what was read of them. Whatever is killed on the way, a commit is there as

@@ -45,7 +45,10 @@ _BATCH = 1024
 @click.option("--master", metavar="URL", help="Where Spark runs; this machine if left out.")
 @output_options("table")
 def command(lake: str, query: str, engine: str, master: str | None, writing: OutputOptions) -> None:
-    """Ask a lake in SQL; its tables have the names that `wireloom tables` lists."""
+    """Ask a lake in SQL.
+
+    Its tables have the names that `wireloom tables` lists.
+    """
     from wireloom.lake import Lake
 
     opened = Lake(lake)

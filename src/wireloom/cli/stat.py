@@ -68,10 +68,11 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Show what is in captures: formats, types, flows, rates, gaps and where every byte went.
+    """Show what is in captures, and where every byte went.
 
-    FILE is as for decode. The sums are checked: captured bytes = decoded + quarantined + gap +
-    duplicate. The exit status is 1 when something could not be read.
+    Lists formats, types, flows, rates and gaps. FILE is as for decode. The sums are checked:
+    captured bytes = decoded + quarantined + gap + duplicate. The exit status is 1 when something
+    could not be read.
     """
     from wireloom.cli._statistics import SELECT, Statistics
     from wireloom.cli._tablewriting import batches
@@ -146,15 +147,15 @@ def _headline(found: Statistics, names: Sequence[str]) -> str:
 
 
 def _formats(accounts: Accounts) -> Iterator[str]:
-    rows = [("format", "streams", "frames", "captured", "= decoded", "+ quarantined", "+ gap")]
-    rows[0] += ("+ duplicate", "sum", "missing")  # type: ignore[assignment]
+    parts = ("captured", "= decoded", "+ quarantined", "+ gap", "+ duplicate", "sum", "missing")
+    rows: list[tuple[str, ...]] = [("format", "streams", "frames", *parts)]
     listed = [*sorted(accounts.formats.items()), ("all", accounts.total)]
     for name, sums in listed:
         numbers = (sums.streams, sums.frames, sums.captured, sums.decoded, sums.quarantined)
         more = (sums.gap, sums.duplicate)
         cells = [f"{number:,}" for number in (*numbers, *more)]
         checked = "ok" if sums.is_balanced else "WRONG"
-        rows.append((name, *cells, checked, f"{sums.missing:,}"))  # type: ignore[arg-type]
+        rows.append((name, *cells, checked, f"{sums.missing:,}"))
     yield from _grid(rows)
 
 

@@ -28,7 +28,10 @@ __all__ = ["command"]
 @click.argument("name", metavar="[TABLE]", required=False)
 @output_options("table")
 def command(lake: str, name: str | None, writing: OutputOptions) -> None:
-    """List the tables of a lake with rows, files and accounting, or one table's columns."""
+    """List the tables of a lake, or the columns of one.
+
+    The list has rows, files and the accounting of bytes.
+    """
     from wireloom.lake import Lake
 
     opened = Lake(lake)

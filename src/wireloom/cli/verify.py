@@ -36,7 +36,7 @@ __all__ = ["command"]
     help="FILE is a capture: compare its TCP streams with those that tshark puts together.",
 )
 def command(files: tuple[Path, ...], verbose: bool, tshark: bool) -> None:
-    """Check the codecs against golden vectors, in both directions; or captures against tshark.
+    """Check codecs with golden vectors, or captures with tshark.
 
     Each line of FILE is a case: decoding its bytes must give what it says, and encoding that must
     give the bytes. One line for each failure; the last line counts. A case that no codec knows is a

@@ -19,8 +19,6 @@ from wireloom.tables import Column, Table, arrow_type
 
 __all__ = ["Assembly", "Filled", "Keys"]
 
-_ALIGN = 64
-
 
 @dataclass(frozen=True, slots=True)
 class Keys:

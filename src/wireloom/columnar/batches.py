@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -39,14 +40,18 @@ from wireloom.columnar.kernel.fieldrows import (
     V_TS,
     V_TYPE,
 )
-from wireloom.columnar.types import DIALECTS, dialect_names, field_names
+from wireloom.columnar.types import DIALECTS, dialect_names, field_map, field_names
 from wireloom.columnar.wide import Choice, wide_array
 from wireloom.rows import MESSAGE_FORMATS, field_types
 from wireloom.tables import Column, Table, arrow_schema, arrow_type, table
 
-__all__ = ["FieldBatches", "MessageBatches", "WideBatches"]
+__all__ = ["BatchSet", "Batches"]
 
 Batches = Iterator[tuple[str, pa.RecordBatch]]
+"""Names of tables, each with a record batch of it."""
+
+_MAX_STREAMS: Final = 1 << 16
+"""Streams kept before they are forgotten, to bound the memory."""
 
 _KEYS: Final = {
     "frame_offset": keys.K_OFFSET,
@@ -105,7 +110,7 @@ def _bits(wanted: Table | None, bits: Mapping[str, int]) -> int:
     return found
 
 
-class _TableBatches:
+class _TableBatches(ABC):
     """What the tables have in common: the key columns, and making a batch."""
 
     name: str
@@ -142,8 +147,9 @@ class _TableBatches:
         found = self._key(column)
         return self._own(column) if found is None else found
 
+    @abstractmethod
     def _own(self, column: Column) -> pa.Array:
-        raise NotImplementedError
+        """A column that the other tables do not have."""
 
     def _same(self, name: str, make: Callable[[], pa.Array]) -> pa.Array:
         """A column that is the same in every batch of the same length, which most are."""
@@ -367,3 +373,81 @@ def _word(cell: Any) -> Any:
     if isinstance(cell, bool):
         return int(cell)
     return cell.encode() if isinstance(cell, str) else cell
+
+
+class BatchSet:
+    """The batches of all tables that are wanted."""
+
+    def __init__(
+        self,
+        kernel: Any,
+        wanted: Mapping[str, Table],
+        choice: Choice | None,
+        format: str | None,
+        rows: int,
+    ) -> None:
+        self.has_messages = "messages" in wanted
+        self.has_fields = "fields" in wanted
+        self.has_wide = choice is not None
+        self.key = ("", "")
+        self._keys: list[tuple[str, str]] = [self.key]
+        self._numbers = {self.key: 0}
+        self._has_times = False
+        self._kernel = kernel
+        shared = (kernel, self._keys)
+        dates = kernel.Dates()
+        types = choice.types if choice is not None else ()
+        self.fields = FieldBatches(*shared, wanted.get("fields"), format, rows, types)
+        self.messages = MessageBatches(*shared, wanted.get("messages"), rows)
+        self.wide = WideBatches(*shared, choice, rows, dates)
+        self._dates = dates
+        self._walk: Any = None
+
+    def table(self, name: str) -> Table:
+        """The wanted columns of a table."""
+        found = {"fields": self.fields, "messages": self.messages, "wide": self.wide}[name]
+        return found.table
+
+    def walk(self, nested: bool, settings: Mapping[str, Any]) -> Any:
+        """The kernel's state, with these batches' rows in it."""
+        self._walk = self._kernel.Walk(
+            self.fields.rows,
+            self.messages.rows,
+            self.wide.rows,
+            self._dates,
+            field_map(),
+            has_messages=self.has_messages,
+            has_wide=self.has_wide,
+            is_nested=nested,
+            max_frame=settings["max_frame"],
+            max_fields=settings["max_fields"],
+            max_depth=settings["max_depth"],
+        )
+        for each in (self.fields, self.messages, self.wide):
+            each.walk = self._walk
+        return self._walk
+
+    def turn(self, key: tuple[str, str], has_times: bool) -> Batches:
+        """Go on with another stream, of that source and name."""
+        if has_times != self._has_times or len(self._keys) > _MAX_STREAMS:
+            yield from self.flush()
+        self._has_times = has_times
+        if self.is_empty():
+            self._keys[:] = []
+            self._numbers = {}
+        if key not in self._numbers:
+            self._numbers[key] = len(self._keys)
+            self._keys.append(key)
+        self.key = key
+        self._walk.stream = self._numbers[key]
+        for each in (self.fields, self.messages, self.wide):
+            each.has_times = has_times
+
+    def is_empty(self) -> bool:
+        """Whether no table has rows."""
+        return not any(each.rows.count for each in (self.fields, self.messages, self.wide))
+
+    def flush(self) -> Batches:
+        """The rows so far, of all tables."""
+        for each in (self.messages, self.fields, self.wide):
+            yield from each.emit()

@@ -9,30 +9,15 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import pyarrow as pa
 
 from wireloom.columnar.arrays import from_rows
-from wireloom.columnar.batches import FieldBatches, MessageBatches, WideBatches
+from wireloom.columnar.batches import Batches, BatchSet
 from wireloom.columnar.kernel import load
 from wireloom.columnar.kernel.carried import PAYLOAD
-from wireloom.columnar.kernel.fieldrows import (
-    V_BINARY,
-    V_BLANK,
-    V_DATE,
-    V_DECIMAL,
-    V_FID,
-    V_HINT,
-    V_INT,
-    V_PARTIAL,
-    V_REAL,
-    V_TEXT,
-    V_TIME,
-    V_TS,
-)
 from wireloom.columnar.kernel.texts import DATE_NONE, DATE_NULL
 from wireloom.columnar.kernel.walk import (
     ASKED,
@@ -46,14 +31,15 @@ from wireloom.columnar.kernel.walk import (
     NEED_WIDE_TEXT,
     NO_ROOM,
 )
-from wireloom.columnar.types import field_map, qform_map
-from wireloom.columnar.wide import Choice, choose, wide_cells
+from wireloom.columnar.objectrows import DAY_0, kernel_values, wide_rows
+from wireloom.columnar.types import qform_map
+from wireloom.columnar.wide import Choice, choose
 from wireloom.errors import DecodeError, OptionError
 from wireloom.formats import get
 from wireloom.formats._tib.texts import parse_date
 from wireloom.formats.qform.options import DEFAULT, resolve
 from wireloom.rows import MESSAGE_FORMATS, FrameRows, frame_rows, payload_rows
-from wireloom.tables import DECIMAL_SCALE, Table, table
+from wireloom.tables import Table, table
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
 __all__ = ["BATCH_ROWS", "MAX_FRAME", "MessageDecoder"]
@@ -74,10 +60,6 @@ _MAX_ERROR_BYTES: Final = 1 << 25
 _ESCAPE: Final = re.compile(r"\\x[89a-f][0-9a-f]")
 """How a byte of a name that is not UTF-8 is shown."""
 
-_DAY_0: Final = 719163
-"""`date.toordinal()` of 1970-01-01."""
-
-Batches = Iterator[tuple[str, pa.RecordBatch]]
 _EMPTY: Final = memoryview(b"").cast("q")
 _NO_SIZES: Final = memoryview(b"").cast("i")
 
@@ -149,7 +131,7 @@ class MessageDecoder:
         self._is_slow |= any(_ESCAPE.search(name) for name in self._choice.names)
         wanted = {name: table(name).select((select or {}).get(name)) for name in self._plain}
         self._errors_table = wanted.get("errors", table("errors"))
-        self._batches = _Batches(
+        self._batches = BatchSet(
             self._kernel,
             wanted,
             self._choice if "wide" in self._tables else None,
@@ -301,7 +283,7 @@ class MessageDecoder:
             found = parse_date(text.decode("utf-8", "surrogateescape"))
             day = None if found is None else found.to_date()
             if day is not None:
-                dates.answer(day.toordinal() - _DAY_0)
+                dates.answer(day.toordinal() - DAY_0)
             else:
                 dates.answer(DATE_NONE if found is None else DATE_NULL)
         if dates.is_full():
@@ -374,7 +356,7 @@ class MessageDecoder:
                 walk.begin_slow()
             batches.messages.add(walk, row)
         for row in found.fields if batches.has_fields else ():
-            values = _values(row)
+            values = kernel_values(row)
             size = sum(len(value) for _, value in values if isinstance(value, bytes))
             if walk.rows.count >= walk.rows.capacity or walk.rows.text_used > _MAX_TEXT:
                 walk.end_slow(offset, length, ts_ns)
@@ -384,7 +366,7 @@ class MessageDecoder:
                 walk.rows.grow_text(3 * size + 64)
             batches.fields.add(walk, row, values)
         if batches.has_wide:
-            for message, cells, misfits in _wide_rows(found, self._choice):
+            for message, cells, misfits in wide_rows(found, self._choice):
                 if walk.wide.count >= walk.wide.capacity:
                     walk.end_slow(offset, length, ts_ns)
                     yield from batches.wide.emit()
@@ -426,81 +408,6 @@ class _Frames:
     def offset(self, at: int) -> int:
         found: int = self.offsets[at] if len(self.offsets) else self.starts[at] + self.base
         return found
-
-
-class _Batches:
-    """The batches of all tables that are wanted."""
-
-    def __init__(
-        self,
-        kernel: Any,
-        wanted: Mapping[str, Table],
-        choice: Choice | None,
-        format: str | None,
-        rows: int,
-    ) -> None:
-        self.has_messages = "messages" in wanted
-        self.has_fields = "fields" in wanted
-        self.has_wide = choice is not None
-        self.key = ("", "")
-        self._keys: list[tuple[str, str]] = [self.key]
-        self._numbers = {self.key: 0}
-        self._has_times = False
-        self._kernel = kernel
-        shared = (kernel, self._keys)
-        dates = kernel.Dates()
-        types = choice.types if choice is not None else ()
-        self.fields = FieldBatches(*shared, wanted.get("fields"), format, rows, types)
-        self.messages = MessageBatches(*shared, wanted.get("messages"), rows)
-        self.wide = WideBatches(*shared, choice, rows, dates)
-        self._dates = dates
-        self._walk: Any = None
-
-    def table(self, name: str) -> Table:
-        found = {"fields": self.fields, "messages": self.messages, "wide": self.wide}[name]
-        return found.table
-
-    def walk(self, nested: bool, settings: Mapping[str, Any]) -> Any:
-        """The kernel's state, with these batches' rows in it."""
-        self._walk = self._kernel.Walk(
-            self.fields.rows,
-            self.messages.rows,
-            self.wide.rows,
-            self._dates,
-            field_map(),
-            has_messages=self.has_messages,
-            has_wide=self.has_wide,
-            is_nested=nested,
-            max_frame=settings["max_frame"],
-            max_fields=settings["max_fields"],
-            max_depth=settings["max_depth"],
-        )
-        for each in (self.fields, self.messages, self.wide):
-            each.walk = self._walk
-        return self._walk
-
-    def turn(self, key: tuple[str, str], has_times: bool) -> Batches:
-        """Go on with another stream, of that source and name."""
-        if has_times != self._has_times or len(self._keys) > _MAX_NAMES:
-            yield from self.flush()
-        self._has_times = has_times
-        if self.is_empty():
-            self._keys[:] = []
-            self._numbers = {}
-        if key not in self._numbers:
-            self._numbers[key] = len(self._keys)
-            self._keys.append(key)
-        self.key = key
-        self._walk.stream = self._numbers[key]
-        for each in (self.fields, self.messages, self.wide):
-            each.has_times = has_times
-
-    def is_empty(self) -> bool:
-        return not any(each.rows.count for each in (self.fields, self.messages, self.wide))
-
-    def flush(self) -> Batches:
-        for each in (self.messages, self.fields, self.wide):
-            yield from each.emit()
 
 
 def _checked(tables: Iterable[str], columns: object) -> tuple[str, ...]:
@@ -555,59 +462,3 @@ def _numbers(values: Any, code: Literal["i", "q"]) -> memoryview:
     if isinstance(values, Sequence) and not isinstance(values, memoryview):
         return memoryview(struct.pack(f"={len(values)}{code}", *values)).cast(code)
     return memoryview(values).cast("B").cast(code)
-
-
-def _values(row: Mapping[str, Any]) -> list[tuple[int, Any]]:
-    """The values of a row in the columns' units, by the columns' bits."""
-    found: list[tuple[int, Any]] = []
-    for name, bit in _BITS:
-        value = row[name]
-        if value is None or value is False:
-            continue
-        if isinstance(value, Decimal):
-            value = _units(value)
-        elif isinstance(value, float):
-            value = struct.unpack("<Q", struct.pack("<d", value))[0]
-        elif isinstance(value, str):
-            value = value.encode()
-        elif bit == V_DATE:
-            value = value.toordinal() - _DAY_0
-        found.append((bit, value))
-    return found
-
-
-def _units(value: Decimal) -> int:
-    """A decimal in units of the column's last place; a context would round at 28 digits."""
-    sign, digits, exponent = value.as_tuple()
-    assert isinstance(exponent, int)  # finite
-    units: int = int("".join(map(str, digits))) * 10 ** (DECIMAL_SCALE + exponent)
-    return -units if sign else units
-
-
-_BITS: Final = (
-    ("fid", V_FID),
-    ("value_int", V_INT),
-    ("value_real", V_REAL),
-    ("value_decimal", V_DECIMAL),
-    ("value_text", V_TEXT),
-    ("value_binary", V_BINARY),
-    ("value_date", V_DATE),
-    ("value_time", V_TIME),
-    ("value_ts_ns", V_TS),
-    ("is_blank", V_BLANK),
-    ("hint", V_HINT),
-    ("partial_offset", V_PARTIAL),
-)
-
-
-def _wide_rows(
-    found: FrameRows, choice: Choice
-) -> Iterator[tuple[Mapping[str, Any], list[Any], int]]:
-    """Each message of a frame, with the cells of its own fields."""
-    own: list[list[Mapping[str, Any]]] = [[] for _ in found.messages]
-    for row, owner in zip(found.fields, found.owners, strict=True):
-        if owner is not None:
-            own[owner].append(row)
-    for message, fields in zip(found.messages, own, strict=True):
-        cells, misfits = wide_cells(fields, choice)
-        yield message, cells, misfits

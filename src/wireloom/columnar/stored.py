@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from io import FileIO
 from mmap import mmap
-from pathlib import Path
 from threading import Lock
 from types import TracebackType
 from typing import Final
@@ -84,7 +84,7 @@ class StoredFile(Stored):
         self._name = os.fspath(path)
         self._lock = Lock()
         try:
-            self._file = Path(path).open("rb", buffering=0)  # noqa: SIM115
+            self._file = FileIO(path)
             self.size = os.fstat(self._file.fileno()).st_size
         except OSError as error:
             raise SourceError(error.strerror or str(error), file=self._name) from error

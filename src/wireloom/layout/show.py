@@ -153,8 +153,9 @@ def _behind(part: Flat, at: int | None) -> int | None:
         return None
     if isinstance(part, Word):
         return at + part.size
-    fixed = isinstance(part, Blob) and part.when is None and isinstance(part.length, int)
-    return at + part.length if fixed else None  # type: ignore[union-attr, operator]
+    if isinstance(part, Blob) and part.when is None and isinstance(part.length, int):
+        return at + part.length
+    return None
 
 
 def _extent(word: Word, bits: Bits) -> str:

@@ -151,7 +151,8 @@ def probe_workers(spark: SparkSession) -> list[WorkerReport]:
     _wait_for_executors(context)
     slots = max(context.defaultParallelism, 1)
     module = sys.modules[__name__]
-    # By value: a worker that lacks Wireloom could not import the function.
+    # By value: a worker that lacks Wireloom could not import the function. (The two functions that
+    # do that have no types in PySpark.)
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     try:
         tasks = context.parallelize(range(slots), slots).barrier()

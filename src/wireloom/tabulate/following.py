@@ -23,8 +23,9 @@ from typing import Any, Final
 from wireloom.captures import Counts, Damage, Event, Stream, StreamData, StreamEnd
 from wireloom.captures.bytesource import ByteSource
 from wireloom.captures.container import NO_END, fault_of
-from wireloom.captures.pcap import PcapReader, PcapState, is_pcap
-from wireloom.captures.pcapng import PcapngReader, PcapngState, is_pcapng
+from wireloom.captures.packets import packet_reader
+from wireloom.captures.pcap import PcapReader
+from wireloom.captures.pcapng import PcapngReader
 from wireloom.captures.tcp import Reassembler
 from wireloom.captures.window import Window
 from wireloom.columnar.framing import FrameBatch, FrameScanner
@@ -230,19 +231,13 @@ def _packets_in(
     path: str | os.PathLike[str], start: int, end: int, state: Any, until: int = NO_END
 ) -> Iterator[tuple[PcapReader | PcapngReader, ByteSource]]:
     """What reads the records of a capture from `start` on as if it ended at `end`."""
-    kernel = load()
     with _Until(path, end) as file, ByteSource(file, os.fspath(path)) as source:
         if start:
             source.seek(start)
-        window = Window(source, base=start)
-        while state is None and len(window.data) < 12 and not window.is_end:
-            window.advance(0)
-        if isinstance(state, PcapState) or (state is None and is_pcap(window.data)):
-            yield PcapReader(source, window, kernel, state=state, until=until), source
-        elif isinstance(state, PcapngState) or is_pcapng(window.data):
-            yield PcapngReader(source, window, kernel, state=state, until=until), source
-        else:
+        reader = packet_reader(Window(source, base=start), load(), state, until)
+        if reader is None:
             raise SourceError("no pcap or pcapng capture any more", file=os.fspath(path))
+        yield reader, source
 
 
 class _Until(io.FileIO):

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from wireloom.captures import Capture, Counts, Progress, Source, Stream, StreamData, StreamEnd
 from wireloom.captures.bytesource import ByteSource
+from wireloom.captures.capture import source_list
 from wireloom.captures.pcap import is_pcap
 from wireloom.captures.pcapng import is_pcapng
 from wireloom.columnar.framing import FrameBatch
@@ -63,9 +64,7 @@ def tabulate(
         DecodeError: something cannot be read, in the mode ``failfast``.
     """
     chosen = _settings(settings, options)
-    if isinstance(sources, (str, os.PathLike)) or hasattr(sources, "read"):
-        sources = [sources]  # type: ignore[list-item]
-    given: list[Source] = list(sources)
+    given = source_list(sources)
     if not chosen.is_typed:
         chosen = resolved(chosen, given)
     return _tabulate(given, chosen, workers, progress)

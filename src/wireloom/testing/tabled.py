@@ -7,14 +7,10 @@ the fuzzer as many as there is time for.
 from __future__ import annotations
 
 import datetime as dt
-import gzip
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import cache
-from importlib import import_module
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -23,11 +19,11 @@ import pyarrow as pa
 from wireloom.columnar.messages import MessageDecoder
 from wireloom.columnar.wide import Choice, wide_cells
 from wireloom.errors import DecodeError
-from wireloom.formats import REGISTRY
 from wireloom.formats.qform import SYSTEM, load
 from wireloom.rows import MESSAGE_FORMATS, FrameRows, frame_rows, payload_rows
 from wireloom.tables import Table, arrow_schema, table
 from wireloom.testing.twins import seeds
+from wireloom.testing.vectors import golden
 from wireloom.wire import Limits
 
 __all__ = [
@@ -276,13 +272,8 @@ def options_for(format: str | None) -> Mapping[str, Any]:
     if format in ("tibmsg", "tibrv"):
         return {}
     found = SYSTEM
-    folder = Path(import_module(REGISTRY["qform"]).__file__ or "").parent / "vectors"
-    for path in sorted(folder.glob("*.jsonl*")):
-        opener = gzip.open if path.suffix == ".gz" else open
-        with opener(path, "rt", encoding="utf-8") as lines:
-            texts = {json.loads(line).get("dict") for line in lines if line.strip()}
-        for text in sorted(text for text in texts if text):
-            found = found.merge(load(text))
+    for text in sorted({case["dict"] for case in golden("qform") if case.get("dict")}):
+        found = found.merge(load(text))
     return {"dictionary": found}
 
 

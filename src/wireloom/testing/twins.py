@@ -6,20 +6,17 @@ the fuzzer as many as there is time for.
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Iterable, Iterator, Sequence
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import wireloom
 from wireloom.columnar.framing import FrameBatch, scan_frames
 from wireloom.columnar.packets import PacketDecoder, Refused, packet_row
 from wireloom.errors import DecodeError
-from wireloom.formats import REGISTRY, get
+from wireloom.formats import get
 from wireloom.framing import Record
 from wireloom.testing.chunks import chunkings
+from wireloom.testing.vectors import Case, golden
 from wireloom.wire import Buffer
 
 __all__ = ["batch_of", "check_packets", "check_scan", "scanned", "seeds"]
@@ -30,17 +27,13 @@ _KEY = ("source", "stream", "frame_offset", "frame_length", "ts_ns", "ts", "path
 def seeds(name: str, most: int = 4096) -> list[bytes]:
     """A format's samples and all bytes in its golden vectors, up to that length."""
     found = dict.fromkeys(get(name).samples().values())
-    folder = Path(import_module(REGISTRY[name]).__file__ or "").parent / "vectors"
-    for path in sorted(folder.glob("*.jsonl*")):
-        opener = gzip.open if path.suffix == ".gz" else open
-        with opener(path, "rt", encoding="utf-8") as lines:
-            for line in lines:
-                found.update(dict.fromkeys(_bytes_in(json.loads(line) if line.strip() else {})))
+    for case in golden(name):
+        found.update(dict.fromkeys(_bytes_in(case)))
     return [data for data in found if 0 < len(data) <= most]
 
 
-def _bytes_in(case: Any) -> Iterator[bytes]:
-    for key, value in case.items() if isinstance(case, dict) else ():
+def _bytes_in(case: Case) -> Iterator[bytes]:
+    for key, value in case.items():
         if key == "hex" and isinstance(value, str):
             yield bytes.fromhex(value)
         elif key in ("chunks", "segments") and isinstance(value, list):

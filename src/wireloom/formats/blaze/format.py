@@ -33,7 +33,14 @@ from wireloom.formats.blaze.dialects import (
 from wireloom.formats.blaze.frames import FORMS, RULES, Form, form_at, measure
 from wireloom.formats.blaze.model import Model, NClass
 from wireloom.formats.blaze.nclass import NClassValue
-from wireloom.formats.blaze.packets import PACKETS, VERSION, BlazePacket, SubscriptionEvent
+from wireloom.formats.blaze.packets import (
+    PACKETS,
+    VERSION,
+    BlazePacket,
+    SubscriptionEvent,
+    TransactionRequest,
+    TransactionResponse,
+)
 from wireloom.formats.blaze.samples import samples
 from wireloom.framing import Framer, Scanner
 from wireloom.layout import describe
@@ -45,6 +52,9 @@ __all__ = ["FORMAT", "Blaze", "Subscription", "decode_body"]
 
 Subscription = tuple[NClass | str | int, Encoding | str | int]
 """Class and encoding of a subscription's events."""
+
+_Bodied = TransactionRequest | TransactionResponse | SubscriptionEvent
+"""The packets that may have a body."""
 
 _WORD_LEN = 4
 
@@ -149,22 +159,20 @@ def _subscribed(packet: SubscriptionEvent, model: Model, settings: _Settings) ->
     return nclass, encoding
 
 
-def _class_of(packet: BlazePacket, form: Form, model: Model, settings: _Settings) -> Any:
-    """Class and encoding of a packet's body; None when it has none, or nothing is known of it."""
-    if getattr(packet, "body", None) is None:
-        return None
+def _class_of(packet: _Bodied, form: Form, model: Model, settings: _Settings) -> Any:
+    """Class and encoding of a packet's body; None when nothing is known of it."""
     if isinstance(packet, SubscriptionEvent):
         # A STOP of the long form has an empty body, which is no object.
         return _subscribed(packet, model, settings) if packet.sevttp in (1, 2) else None
-    number: int = packet.nclsid  # type: ignore[attr-defined]
-    enctyp: int = packet.enctyp  # type: ignore[attr-defined]
-    nclass, encoding = model.nclass(number), settings.dialect.encoding(enctyp)
+    number, enctyp = packet.nclsid, packet.enctyp
+    nclass = None if number is None else model.nclass(number)
+    encoding = None if enctyp is None else settings.dialect.encoding(enctyp)
     at = form.fields["nclsid"][0]
     if nclass is None:
         reason = f"the model has no class {number}"
         raise InvalidFieldError(reason, offset=at, path="nclsid", code="nclsid")
     if encoding is None:
-        reason = f"{int(enctyp)} is not a known encoding"
+        reason = f"{enctyp} is not a known encoding"
         raise InvalidFieldError(reason, offset=at, path="enctyp", code="enctyp")
     return nclass, encoding
 
@@ -174,11 +182,13 @@ def _read_body(
 ) -> NClassValue | None:
     """The object in the body; None when there is none or nothing is known of it."""
     model = settings.model
-    found = None if model is None else _class_of(packet, form, model, settings)
-    if model is None or found is None:
+    if model is None or not isinstance(packet, _Bodied) or packet.body is None:
+        return None
+    found = _class_of(packet, form, model, settings)
+    if found is None:
         return None
     nclass, encoding = found
-    body: bytes = packet.body  # type: ignore[attr-defined]
+    body = packet.body
     first = settings.dialect.first_index_of(model)
     options: Any = {"first_index": first, "limits": limits, "strict": strict}
     try:

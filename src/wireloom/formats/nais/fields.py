@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from wireloom.errors import DecodeError, InvalidFieldError, TruncatedError
 from wireloom.wire import Reader
@@ -35,7 +35,7 @@ class Wire:
 
     VARINT, FIXED64, BYTES, GROUP, GROUP_END, FIXED32 = range(6)
     NAMES = ("varint", "64 bits", "bytes", "group", "end of group", "32 bits")
-    SIZES = {FIXED64: 8, FIXED32: 4}  # noqa: RUF012 - a constant
+    SIZES: ClassVar = {FIXED64: 8, FIXED32: 4}
 
 
 class _Type:

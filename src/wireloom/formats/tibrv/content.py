@@ -238,6 +238,9 @@ _SIZES: Mapping[int, tuple[int, ...]] = {
     FieldType.REAL: (4, 8),
 }
 
+_ELEMENTS: Mapping[int, int] = {code: size for code, (_, size, _) in ARRAY_CODES.items()}
+"""Element sizes of the numeric arrays."""
+
 
 def check_plausible(code: int, data: Data, pos: int, end: int) -> None:
     """See that the data looks as the document's reading of its size says (SPEC §6).
@@ -247,10 +250,10 @@ def check_plausible(code: int, data: Data, pos: int, end: int) -> None:
     """
     size = end - pos
     sizes = _SIZES.get(code)
-    element = ARRAY_CODES.get(code)  # type: ignore[call-overload]  # an int is a key's equal
+    element = _ELEMENTS.get(code)
     if (
         (sizes and size not in sizes)
-        or (element and size % element[1])
+        or (element and size % element)
         or (code == FieldType.STRING and (not size or data[end - 1]))
     ):
         raise InvalidFieldError(

@@ -14,30 +14,22 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from wireloom.spark.derived.common import (
-    CONNECTION,
-    DOUBTFUL,
-    SOURCE,
-    TIME,
     Tables,
-    conform,
     connected,
-    micros,
+    dialogue_table,
+    dialogues,
     named,
     optional,
-    with_doubt,
 )
-from wireloom.spark.derived.pairs import pair
-from wireloom.tables import Column, Table
+from wireloom.spark.derived.pairs import pair, placed
+from wireloom.tables import Column
 
 __all__ = ["TABLE", "blaze_subscriptions", "lived"]
 
-TABLE: Final = Table(
+TABLE: Final = dialogue_table(
     "blaze_subscriptions",
     "one subscription, or one request for it that was not granted",
     (
-        SOURCE,
-        CONNECTION,
-        *TIME,
         Column("stream", "name", "the server's direction; null if it gave no answer"),
         Column("rqstid", "i64", "request id; null if the start was not captured"),
         Column("sbsrid", "i64", "subscription id; null if none was given"),
@@ -71,7 +63,6 @@ TABLE: Final = Table(
         Column("ids_skipped", "i64", "ids left out there; other subscribers may have had them"),
         Column("holes", "i64", "holes in the server's stream during its life"),
         Column("missing_bytes", "i64", "bytes of these"),
-        DOUBTFUL,
     ),
 )
 
@@ -83,10 +74,9 @@ _DATA_EVENTS = ("DATALIVE", "DATADWNL")
 
 
 def _rows(packets: DataFrame, network: str | None) -> DataFrame:
-    kind = sf.col("type_code")
     return connected(packets, network).select(
-        *("connection", "source", "stream", "frame_offset", "frame_length", "ts_ns"),
-        sf.when(sf.col("ts_ns").isNotNull(), kind).alias("tie"),
+        *placed(sf.col("type_code")),
+        *("connection", "frame_length"),
         *("type_code", "sbsrid", "sevttp", "sevtid", "sbeact", "sbresl", "blzcod", "nclass"),
         *("tmstmp0", "tmstmp1", *_ASKED),
     )
@@ -193,15 +183,13 @@ def blaze_subscriptions(tables: Tables, *, network: str | None = None) -> DataFr
         sf.col("response.ts_ns").alias("ended_ns"),
     )
     found = lives.unionByName(refused, allowMissingColumns=True)
-    counts = ("events", "live", "downloaded", "event_bytes", "acked", "id_gaps", "ids_skipped")
-    found = found.withColumns(
-        {
-            "ts": micros(sf.col("ts_ns")),
-            **{name: sf.coalesce(name, sf.lit(0)) for name in (*counts, "holes", "missing_bytes")},
-        }
+    counts = (
+        *("events", "live", "downloaded", "event_bytes", "acked", "id_gaps", "ids_skipped"),
+        *("holes", "missing_bytes"),
     )
+    found = found.withColumns({name: sf.coalesce(name, sf.lit(0)) for name in counts})
     is_half = sf.col("rqstid").isNull() | sf.col("outcome").isin("open", "unanswered")
-    return conform(with_doubt(found, gaps, is_half, network), TABLE)
+    return dialogues(found, is_half, gaps, network, TABLE)
 
 
 def _summed(rows: DataFrame) -> DataFrame:

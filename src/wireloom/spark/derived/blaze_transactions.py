@@ -8,32 +8,24 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from wireloom.spark.derived.common import (
-    CONNECTION,
-    DOUBTFUL,
-    SOURCE,
-    TIME,
     Tables,
-    conform,
     connected,
-    micros,
+    dialogue_table,
+    dialogues,
     named,
     optional,
-    with_doubt,
 )
-from wireloom.spark.derived.pairs import pair
-from wireloom.tables import Column, Table
+from wireloom.spark.derived.pairs import outcome, pair, placed
+from wireloom.tables import Column
 
 __all__ = ["TABLE", "blaze_transactions"]
 
 _ID = ("txplid", "txsvid", "txcnid", "txprid")
 
-TABLE: Final = Table(
+TABLE: Final = dialogue_table(
     "blaze_transactions",
     "one transaction: its request, its response, or both",
     (
-        SOURCE,
-        CONNECTION,
-        *TIME,
         Column("txplid", "i64", "transaction id: platform"),
         Column("txsvid", "i64", "transaction id: service"),
         Column("txcnid", "i64", "transaction id: connection"),
@@ -56,7 +48,6 @@ TABLE: Final = Table(
         Column("response_offset", "i64", "where the response stands in its stream"),
         Column("request_bytes", "i64", "bytes of the request"),
         Column("response_bytes", "i64", "bytes of the response"),
-        DOUBTFUL,
     ),
 )
 
@@ -78,31 +69,20 @@ def blaze_transactions(tables: Tables, *, network: str | None = None) -> DataFra
         connected(packets, network)
         .where(sf.col("type_code").isin(_REQUEST, _RESPONSE))
         .select(
-            *("connection", "source", "stream", "frame_offset", "frame_length", "ts_ns"),
-            sf.when(sf.col("ts_ns").isNotNull(), sf.col("type_code")).alias("tie"),
-            *("type_code", *_ID, "txtype", "txactn", "nclsid", "nclass", "txresl", "blzcod"),
+            *placed(sf.col("type_code")),
+            *("connection", "frame_length", "type_code", *_ID, "txtype", "txactn"),
+            *("nclsid", "nclass", "txresl", "blzcod"),
         )
     )
     pairs = pair(rows, (*reversed(_ID), "connection"), sf.col("type_code") == _REQUEST)
     request, response = sf.col("request"), sf.col("response")
-    outcome = (
-        sf.when(sf.col("is_repeated"), "repeated")
-        .when(request.isNull(), "unrequested")
-        .when(response.isNull(), "unanswered")
-        .when(response["txresl"] == "TXOK", "ok")
-        .otherwise("ko")
-    )
     either = sf.coalesce(request, response)
     found = pairs.select(
-        either["source"].alias("source"),
-        either["connection"].alias("connection"),
-        either["ts_ns"].alias("ts_ns"),
-        micros(either["ts_ns"]).alias("ts"),
-        *(either[name].alias(name) for name in _ID),
+        *(either[name].alias(name) for name in ("source", "connection", "ts_ns", *_ID)),
         *(request[name].alias(name) for name in ("txtype", "txactn")),
         sf.coalesce(request["nclsid"], response["nclsid"]).alias("nclsid"),
         request["nclass"].alias("object"),
-        outcome.alias("outcome"),
+        outcome(sf.when(response["txresl"] == "TXOK", "ok").otherwise("ko")),
         *(response[name].alias(name) for name in ("txresl", "blzcod")),
         response["nclass"].alias("result"),
         (response["ts_ns"] - request["ts_ns"]).alias("latency_ns"),
@@ -113,5 +93,4 @@ def blaze_transactions(tables: Tables, *, network: str | None = None) -> DataFra
         response["frame_length"].alias("response_bytes"),
     )
     is_half = sf.col("outcome").isin("unanswered", "unrequested", "repeated")
-    gaps = optional(tables, "gaps", packets)
-    return conform(with_doubt(found, gaps, is_half, network), TABLE)
+    return dialogues(found, is_half, optional(tables, "gaps", packets), network, TABLE)

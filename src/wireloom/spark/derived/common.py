@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -14,19 +14,16 @@ from wireloom.tables import Table, spark_ddl, spark_type
 from wireloom.tables import table as base_table
 
 __all__ = [
-    "ADDRESSED",
-    "CONNECTION",
-    "DOUBTFUL",
-    "SOURCE",
     "TIME",
     "Tables",
     "conform",
     "connected",
+    "dialogue_table",
+    "dialogues",
     "last_holes",
     "micros",
     "named",
     "optional",
-    "with_doubt",
 ]
 
 Tables = Mapping[str, DataFrame] | Callable[[str], DataFrame]
@@ -35,20 +32,17 @@ Tables = Mapping[str, DataFrame] | Callable[[str], DataFrame]
 _STREAM = r"^(tcp|udp) (\S+) > (\S+) #\d+(e\d+)?$"
 """A stream's name, as `wireloom.captures.events.Stream` has it."""
 
-SOURCE: Final = TableColumn("source", "name", "the capture where it was first seen")
-CONNECTION: Final = TableColumn(
+_SOURCE: Final = TableColumn("source", "name", "the capture where it was first seen")
+_CONNECTION: Final = TableColumn(
     "connection", "name", "both directions of a connection; the capture itself for raw ones"
 )
 TIME: Final = (
     TableColumn("ts_ns", "i64", "time of the first packet of the row, nanoseconds since 1970 UTC"),
     TableColumn("ts", "timestamp", "the same time as a timestamp, in microseconds"),
 )
-DOUBTFUL: Final = TableColumn(
+_DOUBTFUL: Final = TableColumn(
     "is_doubtful", "bool", "a part is missing, and the connection has holes that may have held it"
 )
-
-ADDRESSED: Final = ("connection", "sender", "receiver")
-"""What `connected` adds."""
 
 
 def named(tables: Tables, name: str) -> DataFrame:
@@ -102,15 +96,28 @@ def micros(ts_ns: Column) -> Column:
     return sf.timestamp_micros(sf.call_function("div", ts_ns, sf.lit(1000)))
 
 
-def with_doubt(
-    rows: DataFrame, gaps: DataFrame, is_missing: Column, network: str | None
+def dialogue_table(name: str, doc: str, columns: Iterable[TableColumn]) -> Table:
+    """A table of dialogues on connections: the columns that all such have, and its own."""
+    return Table(name, doc, (_SOURCE, _CONNECTION, *TIME, *columns, _DOUBTFUL))
+
+
+def dialogues(
+    rows: DataFrame, is_half: Column, gaps: DataFrame, network: str | None, table: Table
 ) -> DataFrame:
-    """Rows with the column `is_doubtful`."""
+    """Rows as those of a `dialogue_table`, to which `ts` and `is_doubtful` are added.
+
+    Args:
+        rows: with all its other columns.
+        is_half: whether a part of a row's dialogue is missing.
+        gaps: the base table of holes, which may have held that part.
+        network: see `connected`.
+        table: whose rows they are to be.
+    """
     holed = connected(gaps, network).select("connection").distinct()
     holed = holed.withColumn("_holed", sf.lit(True))
     joined = rows.join(holed, "connection", "left")
-    doubt = is_missing & sf.coalesce(sf.col("_holed"), sf.lit(False))
-    return joined.withColumn("is_doubtful", doubt).drop("_holed")
+    doubt = is_half & sf.coalesce(sf.col("_holed"), sf.lit(False))
+    return conform(joined.withColumns({"ts": micros(sf.col("ts_ns")), "is_doubtful": doubt}), table)
 
 
 def last_holes(tables: Tables, like: DataFrame) -> DataFrame:

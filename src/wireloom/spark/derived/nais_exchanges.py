@@ -14,30 +14,22 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from wireloom.spark.derived.common import (
-    CONNECTION,
-    DOUBTFUL,
-    SOURCE,
-    TIME,
     Tables,
-    conform,
     connected,
-    micros,
+    dialogue_table,
+    dialogues,
     named,
     optional,
-    with_doubt,
 )
-from wireloom.spark.derived.pairs import pair
-from wireloom.tables import Column, Table
+from wireloom.spark.derived.pairs import outcome, pair, placed
+from wireloom.tables import Column
 
 __all__ = ["TABLE", "nais_exchanges"]
 
-TABLE: Final = Table(
+TABLE: Final = dialogue_table(
     "nais_exchanges",
     "one request to a board and its Ack, or one of them alone",
     (
-        SOURCE,
-        CONNECTION,
-        *TIME,
         Column("type_code", "i32", "TYPE of the request; of an Ack alone: the one it names"),
         Column("type_name", "name", "what the request is called"),
         Column("message_name", "name", "full name of the message in the request"),
@@ -55,7 +47,6 @@ TABLE: Final = Table(
         Column("acked_ns", "i64", "time of the Ack"),
         Column("request_offset", "i64", "where the request stands in its stream"),
         Column("ack_offset", "i64", "where the Ack stands in its stream"),
-        DOUBTFUL,
     ),
 )
 
@@ -73,10 +64,9 @@ def _asked(packets: DataFrame, network: str | None) -> DataFrame:
         connected(packets, network)
         .where(~sf.col("type_code").isin(_NONE, _EVENT))
         .select(
-            *("connection", "sender", "source", "stream", "frame_offset", "ts_ns"),
-            sf.when(sf.col("ts_ns").isNotNull(), is_ack.cast("int")).alias("tie"),
+            *placed(is_ack.cast("int")),
+            *("connection", "sender", "type_code", "type_name", "message_name", "sline", "dline"),
             is_ack.alias("is_ack"),
-            *("type_code", "type_name", "message_name", "sline", "dline"),
             _number("$.seq").alias("seq"),
             sf.when(is_ack, _number("$.id")).otherwise(sf.col("type_code")).alias("about"),
             sf.when(is_ack, _number("$.status")).alias("status"),
@@ -127,22 +117,15 @@ def nais_exchanges(tables: Tables, *, network: str | None = None) -> DataFrame:
     pairs = numbered.where(~is_open).unionByName(plain)
 
     request, response = sf.col("request"), sf.col("response")
-    outcome = (
-        sf.when(sf.col("is_repeated"), "repeated")
-        .when(request.isNull(), "unrequested")
-        .when(response.isNull(), "unanswered")
-        .otherwise("acked")
-    )
     either = sf.coalesce(request, response)
     found = pairs.select(
         *(either[name].alias(name) for name in ("source", "connection", "ts_ns")),
-        micros(either["ts_ns"]).alias("ts"),
         either["about"].alias("type_code"),
         *(request[name].alias(name) for name in ("type_name", "message_name")),
         either["session"].alias("session"),
         request["dline"].alias("dline"),
         either["seq"].alias("seq"),
-        outcome.alias("outcome"),
+        outcome(sf.lit("acked")),
         response["status"].alias("status"),
         (response["ts_ns"] - request["ts_ns"]).alias("latency_ns"),
         response["ts_ns"].alias("acked_ns"),
@@ -150,5 +133,4 @@ def nais_exchanges(tables: Tables, *, network: str | None = None) -> DataFrame:
         response["frame_offset"].alias("ack_offset"),
     )
     is_half = sf.col("outcome") != "acked"
-    gaps = optional(tables, "gaps", packets)
-    return conform(with_doubt(found, gaps, is_half, network), TABLE)
+    return dialogues(found, is_half, optional(tables, "gaps", packets), network, TABLE)

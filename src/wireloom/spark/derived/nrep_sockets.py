@@ -14,30 +14,22 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from wireloom.spark.derived.common import (
-    CONNECTION,
-    DOUBTFUL,
-    SOURCE,
-    TIME,
     Tables,
-    conform,
     connected,
-    micros,
+    dialogue_table,
+    dialogues,
     named,
     optional,
-    with_doubt,
 )
-from wireloom.spark.derived.pairs import ORDER, pair
-from wireloom.tables import Column, Table
+from wireloom.spark.derived.pairs import ORDER, pair, placed
+from wireloom.tables import Column
 
 __all__ = ["TABLE", "nrep_sockets"]
 
-TABLE: Final = Table(
+TABLE: Final = dialogue_table(
     "nrep_sockets",
     "one end of a virtual socket, or one attempt to open it",
     (
-        SOURCE,
-        CONNECTION,
-        *TIME,
         Column("socket_id", "text", "the socket; null if the entry point named none"),
         Column("role", "kind", "requester or receiver; null if its opening was not captured"),
         Column("instance_id", "text", "the instance that was asked for"),
@@ -58,7 +50,6 @@ TABLE: Final = Table(
         Column("received_bytes", "i64", "data bytes to the client; null for raw captures"),
         Column("data_bytes", "i64", "data bytes in both directions"),
         Column("data_packets", "i64", "data packets in both directions"),
-        DOUBTFUL,
     ),
 )
 
@@ -96,9 +87,9 @@ def nrep_sockets(tables: Tables, *, network: str | None = None) -> DataFrame:
     packets = named(tables, "nrep")
     kind = sf.col("type_code")
     rows = connected(packets, network).select(
-        *("connection", "sender", "receiver", "source", "stream", "frame_offset", "ts_ns"),
         # At one nanosecond: the request, then what is said about the socket, then its data.
-        sf.when(sf.col("ts_ns").isNotNull(), kind).alias("tie"),
+        *placed(kind),
+        *("connection", "sender", "receiver"),
         *("type_code", "nonce", "socket_id", "instance_id", "flags"),
         sf.length("data").cast("bigint").alias("size"),
     )
@@ -121,7 +112,6 @@ def nrep_sockets(tables: Tables, *, network: str | None = None) -> DataFrame:
     ended = sf.coalesce("closed_ns", "refused_ns")
     result = found.withColumns(
         {
-            "ts": micros(sf.col("ts_ns")),
             "closed_ns": ended,
             "setup_ns": sf.col("accepted_ns") - sf.col("ts_ns"),
             "duration_ns": ended - sf.col("ts_ns"),
@@ -130,8 +120,7 @@ def nrep_sockets(tables: Tables, *, network: str | None = None) -> DataFrame:
         }
     )
     is_half = sf.col("role").isNull() | sf.col("outcome").isin("open", "pending", "unanswered")
-    gaps = optional(tables, "gaps", packets)
-    return conform(with_doubt(result, gaps, is_half, network), TABLE)
+    return dialogues(result, is_half, optional(tables, "gaps", packets), network, TABLE)
 
 
 def _lives(rows: DataFrame) -> DataFrame:

@@ -17,11 +17,17 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
-__all__ = ["ORDER", "pair"]
+__all__ = ["ORDER", "outcome", "pair", "placed"]
 
 ORDER = ("ts_ns", "tie", "source", "stream", "frame_offset")
 """What comes before what. `tie` decides between the two directions at the same nanosecond, and is
 the same for all rows without a time: these are in the order of their stream."""
+
+
+def placed(tie: Column) -> tuple[Column, ...]:
+    """The columns of `ORDER`, of rows that have all but `tie`; it is given here."""
+    timed = sf.when(sf.col("ts_ns").isNotNull(), tie).alias("tie")
+    return tuple(timed if name == "tie" else sf.col(name) for name in ORDER)
 
 
 def pair(rows: DataFrame, keys: Sequence[str], is_request: Column) -> DataFrame:
@@ -64,4 +70,15 @@ def pair(rows: DataFrame, keys: Sequence[str], is_request: Column) -> DataFrame:
         sf.when(asks, sf.col("_row")).alias("request"),
         sf.when(asks, sf.col("_answer")).otherwise(sf.col("_row")).alias("response"),
         (~asks & sf.col("_was_asked")).alias("is_repeated"),
+    )
+
+
+def outcome(answered: Column) -> Column:
+    """The column `outcome` of what `pair` found; `answered` is that of a whole dialogue."""
+    return (
+        sf.when(sf.col("is_repeated"), "repeated")
+        .when(sf.col("request").isNull(), "unrequested")
+        .when(sf.col("response").isNull(), "unanswered")
+        .otherwise(answered)
+        .alias("outcome")
     )

@@ -258,6 +258,7 @@ def _followed(spark: SparkSession, told: Callable[[float], None] | None) -> Iter
     finally:
         is_over.set()
         thread.join()
+        # None takes it away, whatever the type that PySpark declares.
         context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from random import Random
 from typing import Any
@@ -262,7 +262,7 @@ def _refusal(connid: int) -> Callable[..., bytes]:
 def quote_encoder(sbsrid: int) -> Encoder:
     """QForm messages in the objects of a subscription's events."""
 
-    def encode(fields: list[Spec]) -> tuple[bytes, list[Slot]]:
+    def encode(fields: Sequence[Spec]) -> tuple[bytes, list[Slot]]:
         inner, slots = ENCODERS["qform"](fields)
         width = next(value for name, _, value in fields if name == "SYMBOL")
         symbol = "#" * width
@@ -279,7 +279,7 @@ def quote_encoder(sbsrid: int) -> Encoder:
         words.append((symbol.encode(), f"{width}s"))
         return packet.encode(), [*words, *slots]
 
-    return encode  # type: ignore[return-value]
+    return encode
 
 
 def quote_session(stage: Stage, feed: Feed, channel: Channel, connid: int) -> Iterator[Burst]:

@@ -90,7 +90,8 @@ def _shapes(width: int, day: dt.date) -> dict[int, list[Spec]]:
 
 
 def _values(text: str) -> list[Spec]:
-    return [(*word.split(":"), None) for word in text.split()]  # type: ignore[misc]
+    pairs = (word.partition(":") for word in text.split())
+    return [(name, kind, None) for name, _, kind in pairs]
 
 
 def _marks(fields: Sequence[Spec], seq: str) -> Iterator[tuple[str, str, Any, Slot | None]]:

@@ -7,6 +7,7 @@ the readers are wrong. Each packet costs a few microseconds, so that gigabytes a
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass
 from ipaddress import IPv4Address
@@ -155,7 +156,7 @@ class Channel:
         self._seq[side] = (self._seq[side] + length) & 0xFFFFFFFF
 
 
-class Target:
+class Target(ABC):
     """Where bursts go: counts what they hold."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -176,9 +177,9 @@ class Target:
         """Whether a burst will be in the capture."""
         return True
 
+    @abstractmethod
     def write(self, burst: Burst) -> None:
         """Write a burst."""
-        raise NotImplementedError
 
     def close(self, channels: list[Channel], ts_ns: int) -> None:
         """End all connections, and write what is left."""

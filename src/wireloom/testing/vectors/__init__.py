@@ -15,7 +15,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-__all__ = ["FAMILIES", "Case", "Outcome", "Verifier", "load", "verify"]
+from wireloom.formats import REGISTRY
+
+__all__ = ["FAMILIES", "Case", "Outcome", "Verifier", "golden", "load", "verify"]
 
 Case = dict[str, Any]
 
@@ -60,6 +62,14 @@ def load(path: Path) -> Iterator[tuple[int, Case]]:
                 if not isinstance(case, dict):
                     raise ValueError(f"{path}:{number}: not a JSON object")
                 yield number, case
+
+
+def golden(name: str) -> Iterator[Case]:
+    """The cases of all vector files of a format."""
+    folder = Path(import_module(REGISTRY[name]).__file__ or "").parent / "vectors"
+    for path in sorted(folder.glob("*.jsonl*")):
+        for _, case in load(path):
+            yield case
 
 
 def _name(case: Case, line: int) -> str:

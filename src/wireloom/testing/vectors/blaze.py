@@ -31,7 +31,7 @@ from wireloom.framing import Frame, scan
 from wireloom.testing.vectors import Case
 from wireloom.wire import DEFAULT_LIMITS
 
-__all__ = ["Verifier"]
+__all__ = ["Verifier", "model_of"]
 
 _TYPES = {
     "bool": "bool",
@@ -81,7 +81,7 @@ class Verifier:
         try:
             match case["kind"]:
                 case "schema":
-                    self._model = _model(case)
+                    self._model = model_of(case)
                     self._dialect = _dialect(case, DOCUMENT)
                 case "frame":
                     _check_frame(case, self._model, _dialect(case, self._dialect))
@@ -110,7 +110,8 @@ def _dialect(case: Case, otherwise: str) -> str:
 # --- the model ----------------------------------------------------------------------------------
 
 
-def _model(case: Case) -> Model:
+def model_of(case: Case) -> Model:
+    """The model that a case of the kind `schema` declares."""
     builder = ModelBuilder()
     enums = case.get("enums", {})
     for name, members in enums.items():
