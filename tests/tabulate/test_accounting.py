@@ -47,6 +47,12 @@ def test_mutants_of_captures(name):
         check_mutant(name, index)
 
 
+# A false frame of the end of a damaged one and the beginning of the next hid that one.
+@pytest.mark.parametrize(("name", "index"), [("nrep", 1770), ("nrep", 92586)])
+def test_a_mutant_that_was_a_fault(name, index):
+    check_mutant(name, index)
+
+
 def test_a_hole_cuts_frames():
     frame = max(FRAMES, key=len)
     talk = Conversation("10.0.0.1:1", "10.0.0.2:2", mss=len(frame) - 3)

@@ -24,7 +24,6 @@ import wireloom
 from wireloom.captures import ReassemblyLimits
 from wireloom.formats import get
 from wireloom.framing import Frame
-from wireloom.rows import MESSAGE_FORMATS
 from wireloom.tables import arrow_schema
 from wireloom.tabulate import Settings, tabulate
 from wireloom.testing.captured import Rows, check_accounts
@@ -325,10 +324,9 @@ def _unhurt(frames: Sequence[bytes], hurt: list[tuple[int, int]], lost: int) -> 
 
 
 def _believed(name: str, base: _Base, data: bytes, first: int, last: int) -> int:
-    """Where what suffers ends: at `last`, or with what looks like a frame of the damaged bytes.
+    """Where what suffers ends: at `last`, or where a frame of the damaged bytes leads to.
 
-    If a damaged length leads to the start of a frame, nobody can know better. Without a magic,
-    bytes of a damaged frame may also be a legal one together with some of the next.
+    If a damaged length leads to the start of a frame, or to the end, nobody can know better.
     """
     shift = len(data) - len(base.data)
     starts = [0, *accumulate(map(len, base.frames))]
@@ -340,7 +338,7 @@ def _believed(name: str, base: _Base, data: bytes, first: int, last: int) -> int
         if at >= behind:
             break
         end = at + len(record.data)
-        if isinstance(record, Frame) and (end in bounds or name not in MESSAGE_FORMATS):
+        if isinstance(record, Frame) and end in bounds:
             last = max(last, end - shift)
     return last
 
