@@ -142,6 +142,7 @@ def make_mutant(name: str, index: int, seed: int = 1) -> Mutant:
         whole = _whole_before(base, first)
     else:
         if len(base.pieces) == 1:
+            first = _first_lost(base.data, first, last) if lost else first
             last = _believed(name, base, data, first, last)
         whole = _whole(base, first, last, lost)
     return Mutant(data, whole, settings)
@@ -321,6 +322,16 @@ def _unhurt(frames: Sequence[bytes], hurt: list[tuple[int, int]], lost: int) -> 
             whole.append(frame)
         at = end
     return whole
+
+
+def _first_lost(data: bytes, first: int, last: int) -> int:
+    """The first byte that may be lost, for all that can be known of the bytes that are left.
+
+    Where a frame ends with the bytes that the next one has lost, they may as well be its own.
+    """
+    while first and data[first - 1] == data[last - 1]:
+        first, last = first - 1, last - 1
+    return first
 
 
 def _believed(name: str, base: _Base, data: bytes, first: int, last: int) -> int:
