@@ -209,7 +209,12 @@ class Scanner:
         return records
 
     def _next(self, pos: int, records: list[Record]) -> int:
-        """Accept the frame at `pos`, or start a bad region there."""
+        """Accept the frame at `pos`, or start a bad region there.
+
+        Behind a good frame, content that fits is enough in every format: who waits for an answer
+        must not have to wait for a header behind it. Where content proves nothing, nothing speaks
+        for the length, and any frame inside shows that it is wrong.
+        """
         self._start = pos
         try:
             stop = self._open or self._fill(pos)
