@@ -8,6 +8,8 @@ in the same way for every chunking of the same bytes:
   the frame decides.
 * Otherwise the bytes up to the next position where a frame *does* stand are one `Problem`; nothing
   after them is lost, so a damaged length never swallows the frames behind it.
+* Where headers have no magic, such a frame may be a false one, or one that has lost bytes and runs
+  into the next. If no header is behind it, a frame that starts inside it and has one goes first.
 * Each byte is in exactly one record: the records' lengths add up to the stream's.
 
 Costs are linear. A full content check of one region is made once: frames that start inside a region
@@ -112,6 +114,10 @@ class Framer(Protocol):
 class FrameRules(Protocol):
     """What `Scanner` must know of a format; offsets in its errors count from ``data[0]``."""
 
+    has_magic: bool
+    """Whether bytes that hardly occur elsewhere mark a header. If not, content alone does not prove
+    a frame in a damaged region as long as another one there has a header behind it, too."""
+
     def measure(self, data: bytes | bytearray, pos: int, end: int) -> int:
         """Bytes of the frame whose header starts at `pos`.
 
@@ -139,6 +145,12 @@ class FrameRules(Protocol):
         ...
 
 
+# What speaks for a frame in a damaged region.
+_CONTENT = 1
+_HEADER_BEHIND = 2
+_BOTH = 3
+
+
 class _Wait(Exception):
     def __init__(self, need: int) -> None:
         self.need = need
@@ -158,7 +170,9 @@ class Scanner:
         self._eof = False
         self._need = 1  # buffer length at which the next decision can be taken
         self._start = 0  # buffer offset of the frame or bad region being decided
-        self._open = 0  # end of the frame at `_start`, while its content proves nothing; else 0
+        # End of the frame at `_start`, while its content proves nothing; in a bad region of that at
+        # `_searched`, while nothing but its content speaks for it; else 0.
+        self._open = 0
         self._looked = 0  # buffer offset up to which no frame was found inside that frame
         self._bad: DecodeError | None = None  # why the bytes from `_start` on are no frame
         self._bad_at = 0
@@ -195,11 +209,16 @@ class Scanner:
         return records
 
     def _next(self, pos: int, records: list[Record]) -> int:
-        """Accept the frame at `pos`, or start a bad region there."""
+        """Accept the frame at `pos`, or start a bad region there.
+
+        Behind a good frame, content that fits is enough in every format: who waits for an answer
+        must not have to wait for a header behind it. Where content proves nothing, nothing speaks
+        for the length, and any frame inside shows that it is wrong.
+        """
         self._start = pos
         try:
             stop = self._open or self._fill(pos)
-            if self._open and not self._header_at(stop) and self._inside(stop):
+            if self._open and not self._header_at(stop) and self._inside(stop, _CONTENT):
                 raise DecodeError("the length runs over the next frame", offset=pos, code="length")
         except DecodeError as error:
             self._open = 0
@@ -248,6 +267,7 @@ class Scanner:
             pos = self._quarantine(pos, pos + MAX_PROBLEM, records)
         self._quarantine(pos, found, records)
         self._bad = None
+        self._open = 0
         return found
 
     def _quarantine(self, pos: int, stop: int, records: list[Record]) -> int:
@@ -270,40 +290,54 @@ class Scanner:
         return stop
 
     def _search(self) -> int:
-        """The first position from `_searched` on where a frame stands, or the end of the stream."""
+        """The first position from `_searched` on where a frame stands, or the end of the stream.
+
+        One that only its content speaks for stands back behind one inside it with a header behind.
+        All before that one is bad, so that nothing is searched again.
+        """
         end = len(self._buffer)
-        while True:
+        while not self._open:
             self._searched = self._rules.find(self._buffer, self._searched, end)
             if self._searched >= end:
                 if self._eof:
                     return end
                 raise _Wait(end + 1)
-            if self._stands(self._searched):
+            proof = self._stands(self._searched)
+            if proof >= _HEADER_BEHIND:
                 return self._searched
-            self._searched += 1
+            if proof:
+                self._open = self._searched + self._measure(self._searched)
+                self._looked = self._searched + 1
+            else:
+                self._searched += 1
+        if self._inside(self._open, _BOTH):
+            self._searched, self._open = self._looked, 0
+        return self._searched
 
-    def _inside(self, stop: int) -> bool:
-        """Whether a frame provably stands at a position from `_looked` on, before `stop`."""
+    def _inside(self, stop: int, least: int) -> bool:
+        """Whether a frame with that proof stands at a position from `_looked` on, before `stop`."""
         while (found := self._rules.find(self._buffer, self._looked, stop)) < stop:
             self._looked = found
-            if self._stands(found):
+            if self._stands(found) >= least:
                 return True
             self._looked = found + 1
         return False
 
-    def _stands(self, pos: int) -> bool:
+    def _stands(self, pos: int) -> int:
+        """What speaks for a frame at `pos`: `_CONTENT`, `_HEADER_BEHIND`, `_BOTH`; 0: nothing."""
         end = len(self._buffer)
         try:
             stop = pos + self._measure(pos)
             if stop > end:
                 if self._eof:
-                    return False
+                    return 0
                 raise _Wait(stop)
-            if self._rules.check(self._buffer, pos, stop, SUSPECT_STEPS):
-                return True
+            is_proven = self._rules.check(self._buffer, pos, stop, SUSPECT_STEPS)
         except DecodeError:
-            return False
-        return self._header_at(stop)
+            return 0
+        if is_proven and self._rules.has_magic:
+            return _BOTH  # a magic does for the header behind, which would have to be waited for
+        return _CONTENT * is_proven | _HEADER_BEHIND * self._header_at(stop)
 
     def _header_at(self, pos: int) -> bool:
         """Whether a header stands at `pos`, or the stream ends exactly there."""

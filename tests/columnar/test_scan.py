@@ -11,7 +11,8 @@ from wireloom.columnar import kernel as kernels
 from wireloom.columnar.framing import MAX_FRAME, FrameScanner, scan_frames
 from wireloom.errors import OptionError, UnknownProtocolError
 from wireloom.formats import get, names
-from wireloom.framing import MAX_PROBLEM, Frame, Problem, Text
+from wireloom.formats.nrep import SocketData
+from wireloom.framing import MAX_PROBLEM, SUSPECT_STEPS, Frame, Problem, Text
 from wireloom.testing.mutations import Mutator
 from wireloom.testing.twins import check_scan, scanned, seeds
 from wireloom.wire import Limits
@@ -81,6 +82,40 @@ def test_limits_hold_as_on_the_object_path(name, kernel, mutants):
     for _, data in mutator.mutants(0, mutants // 4):
         check_scan(name, data, kernel=kernel, chunked=False, max_frame=40)
         check_scan(name, data, kernel=kernel, chunked=False, strict=True)
+
+
+@pytest.mark.parametrize("name", ["blaze", "nrep"])
+def test_without_a_magic_a_frame_that_runs_into_the_next_stands_back(name, kernel):
+    samples = [data for data in get(name).samples().values() if _is_proven(name, data)]
+    good = min(samples, key=len)
+    for torn in samples:
+        for lost in (1, 2, len(good) - 1):
+            start = b"\xff" + torn[: len(torn) - lost]
+            records = check_scan(name, start + good + good, kernel=kernel)
+            assert [record.offset for record in records] == [0, len(start), len(start + good)]
+            check_scan(name, start + good + b"\xff" + good, kernel=kernel)
+            check_scan(name, start + good + good[:3], kernel=kernel)
+        # Between two damaged ones, a whole frame is found by its content alone.
+        records = check_scan(name, b"\xff" + torn + b"\xff" + good, kernel=kernel)
+        assert [record.data for record in records] == [b"\xff", torn, b"\xff", good]
+
+
+def _is_proven(name, data):
+    return get(name).framer()._rules.check(data, 0, len(data), SUSPECT_STEPS)
+
+
+def test_a_bad_region_that_ends_inside_a_frame_is_given_out_in_pieces(kernel):
+    if kernel is kernels.interpreted():
+        pytest.skip("slow")
+    good = SocketData(socket_id=bytes(10), data=b"good").encode()
+    torn = SocketData(socket_id=bytes(10), data=b"\xff" * (MAX_PROBLEM - 100)).encode()[:-1]
+    for before in (1, 2000, MAX_PROBLEM):
+        data = b"\xff" * before + torn + good + good
+        records = check_scan("nrep", data, kernel=kernel, chunked=False)
+        assert [record.data for record in records if isinstance(record, Frame)] == [good, good]
+        for size in (1000, 65536, 1 << 20):
+            chunks = [data[at : at + size] for at in range(0, len(data), size)]
+            assert scanned("nrep", chunks, kernel=kernel) == records
 
 
 OPTIONS = [

@@ -47,6 +47,20 @@ def test_mutants_of_captures(name):
         check_mutant(name, index)
 
 
+MUTANTS = [
+    # A false frame of the end of a damaged one and the beginning of the next hid that one.
+    ("nrep", 1770, 1),
+    ("nrep", 92586, 1),
+    # Of two equal bytes, the last of a frame and the first of the next, one is lost.
+    ("blaze", 17046, 5),
+]
+
+
+@pytest.mark.parametrize(("name", "index", "seed"), MUTANTS)
+def test_a_mutant_that_was_a_fault(name, index, seed):
+    check_mutant(name, index, seed)
+
+
 def test_a_hole_cuts_frames():
     frame = max(FRAMES, key=len)
     talk = Conversation("10.0.0.1:1", "10.0.0.2:2", mss=len(frame) - 3)

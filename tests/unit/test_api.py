@@ -38,6 +38,8 @@ class Letter(Message):
 
 
 class Rules:
+    has_magic = False
+
     def measure(self, data: bytes | bytearray, pos: int, end: int) -> int:
         if data[pos] != 0xA5:
             raise DecodeError("no marker", offset=pos)

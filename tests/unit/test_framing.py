@@ -28,7 +28,8 @@ class Rules:
     is a list of strings, each with its length (1 byte). Counts what it is asked.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, has_magic: bool = True) -> None:
+        self.has_magic = has_magic
         self.calls: Counter[str] = Counter()
 
     def measure(self, data: bytes | bytearray, pos: int, end: int) -> int:
@@ -91,8 +92,8 @@ def scanner(rules: Rules | None = None, max_frame: int = 1 << 20, offset: int = 
     return Scanner("toy", rules or Rules(), Limits(max_frame=max_frame), offset)
 
 
-def records(data: bytes | Iterable[bytes]) -> list[Record]:
-    return list(scan(scanner(), data))
+def records(data: bytes | Iterable[bytes], has_magic: bool = True) -> list[Record]:
+    return list(scan(scanner(Rules(has_magic)), data))
 
 
 def cut(data: bytes, size: int) -> Iterator[bytes]:
@@ -241,6 +242,75 @@ def test_frames_in_a_damaged_region_are_checked_a_few_steps_only() -> None:
         assert frames(found)[-1] == (len(broken), strong(b"next"))
 
 
+# --- without a magic ----------------------------------------------------------------------------
+
+# Says that it goes on for 9 bytes; has what it says in it, and of the next frame the first 4 bytes.
+RUNS_OVER = strong(b"012345678")[:-4]
+
+
+def without_magic(data: bytes) -> list[Record]:
+    """The records, which do not depend on the chunks."""
+    found = records(data, has_magic=False)
+    for size in range(1, len(data)):
+        assert records(cut(data, size), has_magic=False) == found
+    return found
+
+
+def test_a_frame_with_a_header_behind_goes_before_one_that_runs_into_it() -> None:
+    good, last = strong(b"good"), strong(b"last")
+    data = b"?" + RUNS_OVER + good + last
+    start = 1 + len(RUNS_OVER)
+    found = without_magic(data)
+    assert frames(found) == [(start, good), (start + len(good), last)]
+    assert problems(found) == [(0, data[:start], "mark")]
+    # A magic makes the content proof enough, and nothing has to be waited for.
+    assert frames(records(data)) == [(1, data[1:16]), (start + len(good), last)]
+
+
+def test_the_end_of_the_stream_is_as_good_as_a_header_behind() -> None:
+    good = strong(b"good")
+    found = without_magic(b"?" + RUNS_OVER + good)
+    assert frames(found) == [(1 + len(RUNS_OVER), good)]
+    # Were a byte of garbage behind, either one could be the frame: the first is taken.
+    assert frames(without_magic(b"?" + RUNS_OVER + good + b"?")) == [(1, RUNS_OVER + good[:4])]
+
+
+def test_a_whole_frame_between_two_damaged_ones_is_found() -> None:
+    whole, last = strong(b"whole"), strong(b"last")
+    for inside in (whole, strong(whole + b"no header"), listed(b"one", b"two"), listed(weak(b"x"))):
+        found = without_magic(b"?damaged" + inside + b"damaged?" + last)
+        assert frames(found) == [(8, inside), (16 + len(inside), last)]
+
+
+def test_a_header_behind_alone_does_not_go_before_a_proven_content() -> None:
+    """Nor has a frame that a header is behind to fear those inside it."""
+    proven = strong(weak(b"") + weak(b"") + b"...")
+    assert frames(without_magic(b"?" + proven + b"?")) == [(1, proven)]
+    unproven, last = weak(strong(b"inside")), strong(b"last")
+    found = without_magic(b"?" + unproven + last)
+    assert frames(found) == [(1, unproven), (1 + len(unproven), last)]
+
+
+def test_the_first_of_several_frames_with_a_header_behind_is_found() -> None:
+    one, two = strong(b"1"), strong(b"2")
+    false = strong(RUNS_OVER + one + two + bytes(9))[:-9]
+    found = without_magic(b"?" + false + strong(b"3") + b"?")
+    start = 1 + len(false) - len(one + two)
+    assert frames(found)[:2] == [(start, one), (start + len(one), two)]
+
+
+def test_a_bad_region_up_to_a_frame_inside_another_comes_in_pieces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(framing, "MAX_PROBLEM", 16)
+    good = strong(b"good")
+    for before in (b"?", b"?" * 16, b"?" * 40):
+        data = before + strong(bytes(200))[:150] + good + good
+        found = without_magic(data)
+        assert frames(found) == [(len(data) - 20, good), (len(data) - 10, good)]
+        assert {record.length for record in found[:-3]} == {16}
+
+
 def test_a_long_bad_region_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(framing, "MAX_PROBLEM", 16)
     for garbage_len in (15, 16, 17, 31, 32, 33, 100):
@@ -294,19 +364,21 @@ def streams(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
-@given(streams(), st.data())
-def test_any_chunking_gives_the_same_records(data: bytes, draws: st.DataObject) -> None:
-    whole = records(data)
-    assert records(cut(data, 1)) == whole
-    assert records(cut(data, draws.draw(st.integers(2, 30)))) == whole
+@given(streams(), st.booleans(), st.data())
+def test_any_chunking_gives_the_same_records(
+    data: bytes, has_magic: bool, draws: st.DataObject
+) -> None:
+    whole = records(data, has_magic)
+    assert records(cut(data, 1), has_magic) == whole
+    assert records(cut(data, draws.draw(st.integers(2, 30))), has_magic) == whole
     places = sorted(draws.draw(st.lists(st.integers(0, len(data)), max_size=6)))
     bounds = [0, *places, len(data)]
-    assert records(data[a:b] for a, b in pairwise(bounds)) == whole
+    assert records((data[a:b] for a, b in pairwise(bounds)), has_magic) == whole
 
 
-@given(streams())
-def test_every_byte_is_in_exactly_one_record(data: bytes) -> None:
-    found = records(data)
+@given(streams(), st.booleans())
+def test_every_byte_is_in_exactly_one_record(data: bytes, has_magic: bool) -> None:
+    found = records(data, has_magic)
     assert b"".join(record.data for record in found) == data
     offset = 0
     for record in found:
@@ -322,8 +394,10 @@ def test_every_byte_is_in_exactly_one_record(data: bytes) -> None:
 proven_frame = clean.map(strong) | st.lists(clean, max_size=4).map(lambda items: listed(*items))
 
 
-@given(st.lists(proven_frame, max_size=8), st.data())
-def test_garbage_anywhere_loses_no_proven_frame(parts: list[bytes], draws: st.DataObject) -> None:
+@given(st.lists(proven_frame, max_size=8), st.booleans(), st.data())
+def test_garbage_anywhere_loses_no_proven_frame(
+    parts: list[bytes], has_magic: bool, draws: st.DataObject
+) -> None:
     stream = b""
     expected = []
     for part in parts:
@@ -331,12 +405,12 @@ def test_garbage_anywhere_loses_no_proven_frame(parts: list[bytes], draws: st.Da
         expected.append((len(stream), part))
         stream += part
     stream += draws.draw(clean)
-    assert frames(records(stream)) == expected
+    assert frames(records(stream, has_magic)) == expected
 
 
-@given(st.lists(good_frame, min_size=1, max_size=8), st.data())
+@given(st.lists(good_frame, min_size=1, max_size=8), st.booleans(), st.data())
 def test_a_damaged_length_never_swallows_the_frames_behind_it(
-    parts: list[bytes], draws: st.DataObject
+    parts: list[bytes], has_magic: bool, draws: st.DataObject
 ) -> None:
     starts = [sum(map(len, parts[:i])) for i in range(len(parts) + 1)]
     hit = draws.draw(st.integers(0, len(parts) - 1))
@@ -351,7 +425,7 @@ def test_a_damaged_length_never_swallows_the_frames_behind_it(
         rest = bytes(damaged[starts[hit] : starts[hit] + size])
         with suppress(DecodeError, IndexError):
             assume(not Rules().check(rest, 0, len(rest), None))
-    found = frames(records(bytes(damaged)))
+    found = frames(records(bytes(damaged), has_magic))
     for i, part in enumerate(parts):
         if i != hit:
             assert (starts[i], part) in found
@@ -360,11 +434,16 @@ def test_a_damaged_length_never_swallows_the_frames_behind_it(
 # --- cost ---------------------------------------------------------------------------------------
 
 
-def cost(data: bytes, chunk: int) -> Counter[str]:
-    rules = Rules()
+def cost(data: bytes, chunk: int, has_magic: bool) -> Counter[str]:
+    rules = Rules(has_magic)
     found = list(scan(scanner(rules), cut(data, chunk)))
     assert sum(record.length for record in found) == len(data)
     return rules.calls
+
+
+def claim(size: int) -> bytes:
+    """The beginning of a proven frame of so many bytes."""
+    return header(STRONG, size) + (size - HEADER - 2).to_bytes(2, "big")
 
 
 def hostile(count: int) -> dict[str, bytes]:
@@ -390,18 +469,28 @@ def hostile(count: int) -> dict[str, bytes]:
         "lists that fail at their end": header(LISTED, HEADER + len(items) + 5)
         + items
         + b"\xff" * 9,
+        # Each is proven, has no header behind it, and all that follow it inside.
+        "proven, all end in one place": b"?"
+        + b"".join(claim(size - 8 * i) + b".." for i in each)
+        + b"." * 16,
+        "proven, each ends a byte later": b"?"
+        + b"".join(claim(size - 7 * i) + b".." for i in each)
+        + b"." * (2 * count),
+        "proven, random lengths": b"?"
+        + b"".join(claim(rng.randrange(6, size)) + b".." for _ in each),
         "contradictions": b"".join(header(STRONG, size - 8 * i) + b"...." for i in each),
         "marks only": bytes([MARK]) * size,
     }
 
 
+@pytest.mark.parametrize("has_magic", [True, False])
 @pytest.mark.parametrize("chunk", [1, 100, 1 << 20])
 @pytest.mark.parametrize("name", hostile(4))
-def test_cost_is_linear_on_hostile_headers(name: str, chunk: int) -> None:
+def test_cost_is_linear_on_hostile_headers(name: str, chunk: int, has_magic: bool) -> None:
     """Work per byte has a bound, however long the stream is and however it is cut."""
     for count in (100, 1600):
         data = hostile(count)[name]
-        calls = cost(data, chunk)
+        calls = cost(data, chunk, has_magic)
         # A position is a candidate at most twice, inside a frame and inside a bad region; a
         # candidate is measured with the header behind it; waiting for bytes repeats the last step.
         assert calls["find"] <= 3 * len(data)

@@ -52,6 +52,8 @@ class Crate(Box):
 
 
 class Rules:
+    has_magic = True
+
     def __init__(self, magic: bytes) -> None:
         self.magic = magic
 

@@ -125,4 +125,4 @@ _TABLES: Mapping[str, Callable[[Any], Tables]] = {
 def header_rules(kernel: Any, format: str, rules: Any, max_frame: int) -> Any:
     """The kernel's rules for a format, from those of the object path."""
     number, table, option = _TABLES[format](rules)
-    return kernel.HeaderRules(number, table, option, max_frame)
+    return kernel.HeaderRules(number, table, option, max_frame, rules.has_magic)

@@ -24,7 +24,6 @@ import wireloom
 from wireloom.captures import ReassemblyLimits
 from wireloom.formats import get
 from wireloom.framing import Frame
-from wireloom.rows import MESSAGE_FORMATS
 from wireloom.tables import arrow_schema
 from wireloom.tabulate import Settings, tabulate
 from wireloom.testing.captured import Rows, check_accounts
@@ -143,6 +142,7 @@ def make_mutant(name: str, index: int, seed: int = 1) -> Mutant:
         whole = _whole_before(base, first)
     else:
         if len(base.pieces) == 1:
+            first = _first_lost(base.data, first, last) if lost else first
             last = _believed(name, base, data, first, last)
         whole = _whole(base, first, last, lost)
     return Mutant(data, whole, settings)
@@ -324,11 +324,20 @@ def _unhurt(frames: Sequence[bytes], hurt: list[tuple[int, int]], lost: int) -> 
     return whole
 
 
-def _believed(name: str, base: _Base, data: bytes, first: int, last: int) -> int:
-    """Where what suffers ends: at `last`, or with what looks like a frame of the damaged bytes.
+def _first_lost(data: bytes, first: int, last: int) -> int:
+    """The first byte that may be lost, for all that can be known of the bytes that are left.
 
-    If a damaged length leads to the start of a frame, nobody can know better. Without a magic,
-    bytes of a damaged frame may also be a legal one together with some of the next.
+    Where a frame ends with the bytes that the next one has lost, they may as well be its own.
+    """
+    while first and data[first - 1] == data[last - 1]:
+        first, last = first - 1, last - 1
+    return first
+
+
+def _believed(name: str, base: _Base, data: bytes, first: int, last: int) -> int:
+    """Where what suffers ends: at `last`, or where a frame of the damaged bytes leads to.
+
+    If a damaged length leads to the start of a frame, or to the end, nobody can know better.
     """
     shift = len(data) - len(base.data)
     starts = [0, *accumulate(map(len, base.frames))]
@@ -340,7 +349,7 @@ def _believed(name: str, base: _Base, data: bytes, first: int, last: int) -> int
         if at >= behind:
             break
         end = at + len(record.data)
-        if isinstance(record, Frame) and (end in bounds or name not in MESSAGE_FORMATS):
+        if isinstance(record, Frame) and end in bounds:
             last = max(last, end - shift)
     return last
 

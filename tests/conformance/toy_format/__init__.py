@@ -68,6 +68,8 @@ PACKETS: dict[int, type[ToyPacket]] = {cls.code: cls for cls in (Say, Move)}
 
 
 class Rules:
+    has_magic = True
+
     def measure(self, data: bytes | bytearray, pos: int, end: int) -> int:
         if data[pos : min(pos + 2, end)] != MAGIC[: end - pos]:
             raise DecodeError("no magic", offset=pos, code="magic")

@@ -89,6 +89,15 @@ def test_an_empty_packet_in_damage_needs_a_header_behind_it() -> None:
     assert frames(scan(b"\1" + HELLO + DATA)) == [HELLO, DATA]
 
 
+def test_a_false_packet_made_of_two_others_stands_back() -> None:
+    """The end of one whose inner length has a wrong bit is an OpenSocket with the next header."""
+    reply = bytes.fromhex("000204030201 08000000 8f190000 08000000")
+    packet = SocketData(socket_id=A, data=b"hello\n").encode()
+    found = scan(reply + packet + DATA)
+    assert frames(found) == [packet, DATA]
+    assert codes(found) == ["inner_length"]
+
+
 def test_bad_text_is_left_to_the_decoder() -> None:
     data = b"\0\4\0\0\0\0\6\0\0\0\2\0\0\0\xc3\x28"
     assert frames(scan(data + DATA)) == [data, DATA]

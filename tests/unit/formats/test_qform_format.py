@@ -332,6 +332,17 @@ def test_a_damaged_length_does_not_swallow_the_next_message() -> None:
             assert QUOTE in [r.data for r in records]
 
 
+def test_a_length_that_ends_in_the_next_magic_is_the_same_damage_in_any_chunks() -> None:
+    for more in range(2, 8, 2):
+        damaged = HEADER[:4] + (len(HEADER) - 8 + more).to_bytes(4, "big") + HEADER[8:]
+        data = damaged + QUOTE + HEADER
+        records = list(wireloom.scan(data, "qform", dictionary=FIELDS))
+        assert [record.data for record in records] == [damaged, QUOTE, HEADER]
+        for size in range(1, len(data)):
+            chunks = [data[at : at + size] for at in range(0, len(data), size)]
+            assert list(wireloom.scan(chunks, "qform", dictionary=FIELDS)) == records
+
+
 def test_rules_know_what_they_prove() -> None:
     known, unknown = Rules(FIELDS), Rules(None)
     assert known.check(QUOTE, 0, len(QUOTE), None)

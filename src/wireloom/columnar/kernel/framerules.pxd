@@ -3,6 +3,7 @@ cdef class HeaderRules:
     cdef long long[::1] table
     cdef long long options
     cdef readonly Py_ssize_t max_frame
+    cdef bint has_magic
     cdef Py_ssize_t needed
     cdef Contents contents
     cdef Py_ssize_t measure(self, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil

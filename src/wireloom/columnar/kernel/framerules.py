@@ -48,11 +48,14 @@ _QFORM_MAGIC_WORD = cython.declare(cython.uint, 0x11111112)
 class HeaderRules:
     """What the scanner must know of a format."""
 
-    def __init__(self, format: int, table: memoryview, options: int, max_frame: int) -> None:
+    def __init__(
+        self, format: int, table: memoryview, options: int, max_frame: int, has_magic: bool
+    ) -> None:
         self.format = format
         self.table = table
         self.options = options
         self.max_frame = max_frame
+        self.has_magic = has_magic
         self.needed = 0
         self.contents = Contents(table)
 

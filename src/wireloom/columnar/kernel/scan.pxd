@@ -18,7 +18,7 @@ cdef class Scan:
     cdef Py_ssize_t fill(self, const unsigned char* data, Py_ssize_t end, bint is_last) noexcept nogil
     cdef int resync(self, Frames out, const unsigned char* data, Py_ssize_t end, bint is_last) noexcept nogil
     cdef Py_ssize_t search(self, const unsigned char* data, Py_ssize_t end, bint is_last) noexcept nogil
-    cdef int inside(self, const unsigned char* data, Py_ssize_t stop, Py_ssize_t end, bint is_last) noexcept nogil
+    cdef int inside(self, const unsigned char* data, Py_ssize_t stop, Py_ssize_t end, bint is_last, int least) noexcept nogil
     cdef int stands(self, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end, bint is_last) noexcept nogil
     cdef int header_at(self, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end, bint is_last) noexcept nogil
     cdef Py_ssize_t measure(self, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end, bint is_last) noexcept nogil

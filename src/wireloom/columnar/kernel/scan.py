@@ -8,7 +8,7 @@ count from the first byte that is kept.
 from __future__ import annotations
 
 from wireloom.columnar.kernel import shim as cython
-from wireloom.columnar.kernel.framerules import CUT_HEADER, FAILED, UNPROVEN, HeaderRules
+from wireloom.columnar.kernel.framerules import CUT_HEADER, FAILED, PROVEN, UNPROVEN, HeaderRules
 
 __all__ = ["Frames", "Scan"]
 
@@ -35,6 +35,11 @@ OVERRUN = cython.declare(cython.int, 5)
 """The length runs over the next frame."""
 GOES_ON = cython.declare(cython.int, 6)
 """The next piece of a long bad region."""
+
+# What speaks for a frame in a damaged region.
+_CONTENT = cython.declare(cython.int, 1)
+_HEADER_BEHIND = cython.declare(cython.int, 2)
+_BOTH = cython.declare(cython.int, 3)
 
 _MAX_PROBLEM = cython.declare(cython.Py_ssize_t, 1048576)
 _SUSPECT_STEPS = cython.declare(cython.Py_ssize_t, 64)
@@ -142,12 +147,12 @@ class Scan:
         if pos < end:
             start = cython.address(data[0]) if cython.compiled else data
             with cython.nogil:
-                while found == 1 and count > 0 and pos < end:
+                while found > 0 and count > 0 and pos < end:
                     found = self.stands(start, pos, end, True)
-                    if found == 1:
+                    if found > 0:
                         pos += self.rules.measure(start, pos, end)
                     count -= 1
-        return found == 1
+        return found > 0
 
     def find_from(
         self, data: cython.const[cython.uchar][::1], pos: cython.Py_ssize_t, end: cython.Py_ssize_t
@@ -179,8 +184,8 @@ class Scan:
             if self.stop and stop:
                 found = self.header_at(data, stop, end, is_last)
                 if found == 0:
-                    found = self.inside(data, stop, end, is_last)
-                    if found == 1:
+                    found = self.inside(data, stop, end, is_last, _CONTENT)
+                    if found > 0:
                         self.bad = OVERRUN
                         stop = 0
                 if found == RUN_WAIT:
@@ -247,13 +252,18 @@ class Scan:
             return RUN_FULL
         out.put_mark(self.pos, found, self.bad, self.reach)
         self.bad = 0
+        self.stop = 0
         self.pos = found
         return RUN_DONE
 
     def search(self, data, end, is_last):
-        """The first position from `searched` on where a frame stands, or the end of the stream."""
+        """The first position from `searched` on where a frame stands, or the end of the stream.
+
+        In a bad region, `stop` is the end of the frame at `searched`, while nothing but its content
+        speaks for it.
+        """
         found: cython.int
-        while True:
+        while self.stop == 0:
             self.searched = self.rules.find(data, self.searched, end)
             if self.searched >= end:
                 if is_last:
@@ -263,25 +273,40 @@ class Scan:
             found = self.stands(data, self.searched, end, is_last)
             if found == RUN_WAIT:
                 return RUN_WAIT
-            if found == 1:
+            if found >= _HEADER_BEHIND:
                 return self.searched
-            self.searched += 1
+            if found == _CONTENT:
+                self.stop = self.searched + self.rules.measure(data, self.searched, end)
+                self.looked = self.searched + 1
+            else:
+                self.searched += 1
+        found = self.inside(data, self.stop, end, is_last, _BOTH)
+        if found == RUN_WAIT:
+            return RUN_WAIT
+        if found > 0:
+            self.searched = self.looked
+            self.stop = 0
+        return self.searched
 
-    def inside(self, data, stop, end, is_last):
-        """Whether a frame provably stands at a position from `looked` on, before `stop`."""
+    def inside(self, data, stop, end, is_last, least):
+        """The proof, at least that one, of a frame at a position from `looked` on, before `stop`.
+
+        0: there is none; or `RUN_WAIT`.
+        """
         found: cython.int
         while True:
             self.looked = self.rules.find(data, self.looked, stop)
             if self.looked >= stop:
                 return 0
             found = self.stands(data, self.looked, end, is_last)
-            if found != 0:
+            if found == RUN_WAIT or found >= least:
                 return found
             self.looked += 1
 
     def stands(self, data, pos, end, is_last):
-        """1: a frame stands at `pos`; 0: none does; `RUN_WAIT`."""
+        """What speaks for a frame at `pos`: `_CONTENT` and so on; 0: nothing does; `RUN_WAIT`."""
         size: cython.Py_ssize_t = self.measure(data, pos, end, is_last)
+        proof: cython.int
         found: cython.int
         if size <= 0:
             return size
@@ -290,10 +315,15 @@ class Scan:
                 return 0
             self.need = pos + size
             return RUN_WAIT
-        found = self.rules.check(data, pos, pos + size, _SUSPECT_STEPS)
-        if found == UNPROVEN:
-            return self.header_at(data, pos + size, end, is_last)
-        return found != FAILED
+        proof = self.rules.check(data, pos, pos + size, _SUSPECT_STEPS)
+        if proof == FAILED:
+            return 0
+        if proof == PROVEN and self.rules.has_magic:
+            return _BOTH
+        found = self.header_at(data, pos + size, end, is_last)
+        if found == RUN_WAIT:
+            return RUN_WAIT
+        return _CONTENT * (proof == PROVEN) | _HEADER_BEHIND * found
 
     def header_at(self, data, pos, end, is_last):
         """1: a header stands at `pos`, or the stream ends exactly there; 0; `RUN_WAIT`."""

@@ -97,6 +97,7 @@ class HeaderRules:
     """What `wireloom.framing.FrameRules` asks of a header; `check` is each format's own."""
 
     header: ClassVar[Header]
+    has_magic = True
 
     def measure(self, data: bytes | bytearray, pos: int, end: int) -> int:
         """Bytes of the message whose header starts at `pos`.

@@ -138,6 +138,10 @@ def header_fields(data: Buffer) -> dict[str, int]:
 class Rules:
     """What `wireloom.framing.Scanner` must know of Blaze."""
 
+    # The first word has few legal values, but they would not do: both lengths that must agree stand
+    # in front, and go on agreeing in a packet that has lost bytes and runs into the next one.
+    has_magic = False
+
     def measure(self, data: bytes | bytearray, pos: int, end: int) -> int:
         """Bytes of the packet whose header starts at `pos`.
 

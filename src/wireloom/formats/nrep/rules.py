@@ -30,6 +30,10 @@ _EXTENDED = re.compile(rb"\x00(?:[\x01-\x0a\x40-\xff]|\Z)")
 class Rules:
     """Measures, checks and finds NREP frames (see `wireloom.framing.FrameRules`)."""
 
+    # A zero and a small number start a header, and few of the packets have a length inside: the end
+    # of one packet and the header of the next are soon a third.
+    has_magic = False
+
     def __init__(self, max_frame: int, extensions: bool = False) -> None:
         self.max_frame = max_frame
         self.extensions = extensions

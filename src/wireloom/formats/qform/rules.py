@@ -37,8 +37,9 @@ class Rules(HeaderRules):
                 count += 1
         except InvalidFieldError as error:
             # A fid that is not known says nothing of the length, unless another message starts
-            # there.
-            if data[error.offset : error.offset + 4] == MAGIC or error.code == "null_fid":
+            # there. What is behind the frame may not be there yet.
+            magic = data[error.offset : min(error.offset + len(MAGIC), end)]
+            if magic == MAGIC or error.code == "null_fid":
                 raise
             return False
         return count > 0
