@@ -2,8 +2,9 @@
 
 All figures of a ratio come from the same run, on the same rows and cores, measured in turns; the
 best of each counts. What Spark takes of any data source in Python is measured too: one that gives
-the same batches ready made, decoding nothing. Sizes can be set in the environment: ``BENCH_ROWS`` (rows of the table
-`fields`), ``BENCH_SMALL_MB`` and ``BENCH_LARGE_MB`` (captures for the cost per byte).
+the same batches ready made, decoding nothing. Sizes can be set in the environment: ``BENCH_ROWS``
+(rows of the table `fields`), ``BENCH_SMALL_MB`` and ``BENCH_LARGE_MB`` (captures for the cost per
+byte).
 """
 
 from __future__ import annotations
