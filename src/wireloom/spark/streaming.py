@@ -42,13 +42,14 @@ class WireloomStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._columns = columns
         self._tail = Tail(options)
-        self._last: dict[str, Any] | None = None
+        self._last: dict[str, Any] = {}
 
     def initialOffset(self) -> dict[str, Any]:
         """Nothing is read."""
         return {}
 
-    # Spark before 4.2 gives no arguments, and has no limits of its own.
+    # Spark before 4.2 gives no arguments, and asks only once for all that is available now: less
+    # than everything would leave the rest unread.
     def latestOffset(
         self, start: dict[str, Any] | None = None, limit: Any = None
     ) -> dict[str, Any]:
@@ -57,15 +58,11 @@ class WireloomStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             SourceError: a capture cannot be read.
         """
-        most = self._options.max_bytes_per_trigger
-        if limit is not None and ReadAllAvailable is not None:
-            most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
-        if start is None:
-            start = self._last
-        if start is None:
-            # After a restart, less than everything could be less than what was read before.
-            start, most = {}, None
-        self._last = {**self._tail.advance(start, most, time.time())}
+        most = None
+        if ReadMaxBytes is not None and isinstance(limit, ReadMaxBytes):
+            most = limit.max_bytes
+        begin = self._last if start is None else start
+        self._last = {**self._tail.advance(begin, most, time.time())}
         return self._last
 
     def getDefaultReadLimit(self) -> Any:
@@ -83,7 +80,7 @@ class WireloomStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             SourceError: a capture cannot be read.
         """
-        if self._last is None:
+        if not self._last:
             self._last = dict(end)  # started again from a checkpoint
         return self._tail.partitions(start, end)
 
