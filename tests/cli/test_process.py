@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,16 @@ def test_a_pipe_that_closes_at_the_very_end_is_quiet(capture: Path) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Processes that are started can be interrupted, even if a shell started this one with `&`."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.skipif(os.name == "nt", reason="no SIGINT for one process there")
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_is_quiet_and_rows_so_far_are_out(stream: bytes) -> None:
     with subprocess.Popen(
         [*WIRELOOM, "decode", "-f", "nrep"],
