@@ -44,8 +44,10 @@ from wireloom.wire import DEFAULT_LIMITS, Limits
 
 __all__ = ["BATCH_ROWS", "MAX_FRAME", "MessageDecoder"]
 
-BATCH_ROWS: Final = 1 << 16
-"""Rows in a batch: from 32k to 256k rows cost a reader the same, fewer or more cost it more."""
+BATCH_ROWS: Final = 1 << 17
+"""Rows in a batch: from 32k to 256k rows cost a reader the same, fewer or more cost it more. Making
+a batch of all columns takes a quarter of a millisecond, in which the rows of some thousand more
+could be read."""
 
 MAX_FRAME: Final = (1 << 31) - 1
 """No frame can be longer here, whatever the limits say: lengths are 32-bit columns."""

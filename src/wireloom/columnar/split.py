@@ -25,8 +25,9 @@ from wireloom.columnar.stored import InMemory, Stored
 
 __all__ = ["CHAIN", "SEGMENT", "map_frames", "scan_parallel", "seams"]
 
-SEGMENT = 2 << 20
-"""Bytes of a segment: large for the cost of a seam not to matter, small for an even load."""
+SEGMENT = 8 << 20
+"""Bytes of a segment: large for the costs of a seam and of batches that end there not to matter,
+small for an even load, and since the rows of one more than there are workers are held."""
 
 CHAIN = 4
 """Frames in a row that a worker starts from. False ones cost time only."""
