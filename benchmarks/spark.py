@@ -58,10 +58,14 @@ def main(quick: bool) -> dict[str, Any]:
         capture = repeated(piece, place / "capture.bin", -(-rows // in_piece))
         found: dict[str, Any] = {"rows": -(-rows // in_piece) * in_piece}
         found["capture_bytes"] = capture.stat().st_size
-        seconds = {**compare(place, capture, rounds), **scale(place, capture, rounds)}
-        seconds |= growth(place, piece, small, large, rounds)
+        seconds = compare(place, capture, rounds)
+        capture.unlink()
+        times = max(1, small // PIECE), max(2, large // PIECE)
+        captures = [repeated(piece, place / f"{each}.bin", each) for each in times]
+        seconds |= scale(place, captures[0], rounds)
+        seconds |= growth(place, *captures, rounds)
     found["seconds"] = seconds
-    found["ratios"] = ratios(seconds, small, large)
+    found["ratios"] = ratios(seconds)
     show(found)
     return found
 
@@ -185,29 +189,24 @@ def scale(place: Path, capture: Path, rounds: int) -> dict[str, float]:
     return found
 
 
-def growth(place: Path, piece: Path, small: int, large: int, rounds: int) -> dict[str, float]:
+def growth(place: Path, small: Path, large: Path, rounds: int) -> dict[str, float]:
     """A capture and one that is several times as large."""
     spark = session("local[2,4]")
-    size = piece.stat().st_size
-    captures = {
-        "small": repeated(piece, place / "small.bin", max(1, small // size)),
-        "large": repeated(piece, place / "large.bin", max(2, large // size)),
-    }
-    options = PipelineOptions(split_bytes=max(size, small // 4))
+    options = PipelineOptions(split_bytes=max(PIECE, small.stat().st_size // 4))
 
     def run(path: Path) -> None:
         shutil.rmtree(place / "lake", ignore_errors=True)
         run_pipeline(spark, path, place / "lake", Settings(tables=(TABLE,)), options)
 
-    run(captures["small"])
-    found = best(rounds, small=lambda: run(captures["small"]), large=lambda: run(captures["large"]))
+    run(small)
+    found = best(rounds, small=lambda: run(small), large=lambda: run(large))
     spark.stop()
-    for name, path in captures.items():
+    for name, path in (("small", small), ("large", large)):
         found[f"{name}_ns_a_byte"] = found[name] / path.stat().st_size * 1e9
     return found
 
 
-def ratios(seconds: dict[str, float], small: int, large: int) -> dict[str, float]:
+def ratios(seconds: dict[str, float]) -> dict[str, float]:
     return {
         "data source → noop / Parquet → noop": seconds["source_noop"] / seconds["parquet_noop"],
         "read_captures → noop / Parquet → noop": seconds["read_noop"] / seconds["parquet_noop"],
