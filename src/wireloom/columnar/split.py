@@ -25,7 +25,7 @@ from wireloom.columnar.stored import InMemory, Stored
 
 __all__ = ["CHAIN", "SEGMENT", "map_frames", "scan_parallel", "seams"]
 
-SEGMENT = 8 << 20
+SEGMENT = 4 << 20
 """Bytes of a segment: large for the costs of a seam and of batches that end there not to matter,
 small for an even load, and since the rows of one more than there are workers are held."""
 
