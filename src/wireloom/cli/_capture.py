@@ -73,7 +73,7 @@ _OPTIONS: tuple[Decorator, ...] = (
         "--workers",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Threads that decode; one for each core when left out and the files are large.",
+        help="Threads that decode; as many as are of use when left out.",
     ),
 )
 

@@ -152,11 +152,14 @@ def write_tables(
     from wireloom.tabulate.reading import resolved
 
     settings = resolved(settings, sources)
-    found = batches(names, sources, settings, workers, quiet)
+    # A path without a suffix of a text or file is a folder: tables were asked for.
+    is_text = writing.path is None or suffix_of(writing.path) in _TEXTS
+    # Rows are written several times slower than one thread decodes them: others would only make
+    # them wait, in memory.
+    found = batches(names, sources, settings, workers if is_text else workers or 1, quiet)
     accounts = Accounts()
     started = time.monotonic()
-    # A path without a suffix of a text or file is a folder: tables were asked for.
-    if writing.path is None or suffix_of(writing.path) in _TEXTS:
+    if is_text or writing.path is None:
         _write_rows(found, wanted, writing, accounts, limit, names)
     else:
         if limit is not None:
