@@ -152,19 +152,19 @@ def write_tables(
     from wireloom.tabulate.reading import resolved
 
     settings = resolved(settings, sources)
-    # A path without a suffix of a text or file is a folder: tables were asked for.
-    is_text = writing.path is None or suffix_of(writing.path) in _TEXTS
-    # Rows are written several times slower than one thread decodes them: others would only make
-    # them wait, in memory.
-    found = batches(names, sources, settings, workers if is_text else workers or 1, quiet)
     accounts = Accounts()
     started = time.monotonic()
-    if is_text or writing.path is None:
+    # A path without a suffix of a text or file is a folder: tables were asked for.
+    if writing.path is None or suffix_of(writing.path) in _TEXTS:
+        found = batches(names, sources, settings, workers, quiet)
         _write_rows(found, wanted, writing, accounts, limit, names)
     else:
         if limit is not None:
             raise click.UsageError("--limit is for rows of text, not for files of tables")
         _check_target(writing.path, wanted, names)
+        # Files are written several times slower than one thread decodes: more of them would only
+        # make rows wait, in memory.
+        found = batches(names, sources, settings, workers or 1, quiet)
         files = _write_files(found, wanted, settings, writing, accounts, file_bytes)
         if not quiet:
             _show_files(files, time.monotonic() - started)
