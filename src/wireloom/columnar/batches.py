@@ -45,7 +45,7 @@ from wireloom.columnar.wide import Choice, wide_array
 from wireloom.rows import MESSAGE_FORMATS, field_types
 from wireloom.tables import Column, Table, arrow_schema, arrow_type, table
 
-__all__ = ["BatchSet", "Batches"]
+__all__ = ["FIELD_BITS", "BatchSet", "Batches"]
 
 Batches = Iterator[tuple[str, pa.RecordBatch]]
 """Names of tables, each with a record batch of it."""
@@ -62,7 +62,7 @@ _KEYS: Final = {
     "source": keys.K_STREAM,
     "stream": keys.K_STREAM,
 }
-_FIELDS: Final = {
+FIELD_BITS: Final = {
     "position": V_POSITION,
     "name": V_NAME,
     "fid": V_FID,
@@ -80,6 +80,8 @@ _FIELDS: Final = {
     "hint": V_HINT,
     "partial_offset": V_PARTIAL,
 }
+"""The kernel's bits for the columns of `fields` that are not of the key."""
+
 _MESSAGES: Final = {
     "format": messagerows.G_FORMAT,
     "dialect": messagerows.G_DIALECT,
@@ -206,7 +208,7 @@ class FieldBatches(_TableBatches):
         wide_types: Iterable[str],
     ) -> None:
         super().__init__(kernel, streams, wanted or table("fields"))
-        want = _bits(wanted, _FIELDS)
+        want = _bits(wanted, FIELD_BITS)
         for type in wide_types:
             want |= _WIDE_NEEDS[type.partition("(")[0]] | V_BLANK
         dense = V_INT | V_REAL
@@ -249,7 +251,7 @@ class FieldBatches(_TableBatches):
 
     def _own(self, column: Column) -> pa.Array:
         name, type, count = column.name, arrow_type(column.type), self.rows.count
-        buffers, bit = self.rows.buffers, _FIELDS[column.name]
+        buffers, bit = self.rows.buffers, FIELD_BITS[column.name]
         if name == "type":
             codes = buffers[name].slice(0, count)
             indices = pa.Array.from_buffers(pa.int8(), count, [None, codes], 0)

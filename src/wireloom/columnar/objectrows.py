@@ -7,20 +7,8 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from wireloom.columnar.kernel.fieldrows import (
-    V_BINARY,
-    V_BLANK,
-    V_DATE,
-    V_DECIMAL,
-    V_FID,
-    V_HINT,
-    V_INT,
-    V_PARTIAL,
-    V_REAL,
-    V_TEXT,
-    V_TIME,
-    V_TS,
-)
+from wireloom.columnar.batches import FIELD_BITS
+from wireloom.columnar.kernel.fieldrows import V_DATE
 from wireloom.columnar.wide import Choice, wide_cells
 from wireloom.rows import FrameRows
 from wireloom.tables import DECIMAL_SCALE
@@ -30,28 +18,15 @@ __all__ = ["DAY_0", "kernel_values", "wide_rows"]
 DAY_0: Final = 719163
 """`date.toordinal()` of 1970-01-01."""
 
-_BITS: Final = (
-    ("fid", V_FID),
-    ("value_int", V_INT),
-    ("value_real", V_REAL),
-    ("value_decimal", V_DECIMAL),
-    ("value_text", V_TEXT),
-    ("value_binary", V_BINARY),
-    ("value_date", V_DATE),
-    ("value_time", V_TIME),
-    ("value_ts_ns", V_TS),
-    ("is_blank", V_BLANK),
-    ("hint", V_HINT),
-    ("partial_offset", V_PARTIAL),
-)
+_IN_EVERY_ROW: Final = ("position", "name", "type", "size")
 
 
 def kernel_values(row: Mapping[str, Any]) -> list[tuple[int, Any]]:
-    """The values of a row in the columns' units, by the columns' bits."""
+    """What a row has that others may lack, in the columns' units and by their bits."""
     found: list[tuple[int, Any]] = []
-    for name, bit in _BITS:
+    for name, bit in FIELD_BITS.items():
         value = row[name]
-        if value is None or value is False:
+        if name in _IN_EVERY_ROW or value is None or value is False:
             continue
         if isinstance(value, Decimal):
             value = _units(value)
