@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from wireloom.errors import OptionError, StateError
 from wireloom.spark.java import use_java
+from wireloom.spark.onecopy import copy_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +52,7 @@ def session(
     """A Spark session, ready for ``spark.read.format("wireloom")``.
 
     If one is running, it is given back with only its query settings changed (time zone, Arrow,
-    push-down): Spark has one a process.
+    push-down, see also `wireloom.spark.onecopy`): Spark has one a process.
 
     Args:
         master: where Spark runs: ``local[*]`` (this machine, all cores), ``local[2]``,
@@ -80,6 +81,7 @@ def session(
         for key, value in {**_QUERY, **(conf or {})}.items():
             if active.conf.isModifiable(key):
                 active.conf.set(key, value)
+        copy_once(active)
         return active
     use_java()
     # The workers' Python; without it they would take the first python3 on their PATH.
@@ -91,7 +93,9 @@ def session(
     settings = settings_for(master, ui=ui, memory=memory, log_level=log_level)
     for key, value in {**settings, **(conf or {})}.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    made = builder.getOrCreate()
+    copy_once(made)
+    return made
 
 
 def settings_for(
