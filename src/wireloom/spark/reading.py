@@ -1,8 +1,8 @@
 """Captures as a DataFrame by the shortest way.
 
-Spark copies every row of a data source once more than those of ``mapInArrow``, which costs nearly
-half of the time for tables with decimals. What the source has on top is filters that are applied
-before rows are sent, and streams.
+Spark copies every row of a data source once more than those of ``mapInArrow``, unless
+`wireloom.spark.onecopy` keeps it from that, which it cannot with Spark Connect. What the source has
+on top is filters that are applied before rows are sent, and streams.
 """
 
 from __future__ import annotations
