@@ -159,7 +159,6 @@ def test_paths_are_files_folders_patterns_and_addresses(
 def test_filters_give_the_same_rows_pushed_down_or_not(
     spark: SparkSession, captures: Path, rows_of: RowsOf, expected: Expected
 ) -> None:
-    frame = load(spark, captures)
     stamps = [row[4] for row in expected(files_in(captures), "frames") if row[4] is not None]
     middle = sorted(stamps)[len(stamps) // 2]
     when = datetime.datetime.fromtimestamp(middle / 1e9, datetime.UTC)
@@ -173,7 +172,7 @@ def test_filters_give_the_same_rows_pushed_down_or_not(
         for is_on in ("true", "false"):
             spark.conf.set("spark.sql.python.filterPushdown.enabled", is_on)
             try:
-                found[is_on] = rows_of(frame.where(condition))
+                found[is_on] = rows_of(load(spark, captures).where(condition))
             finally:
                 spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
         assert found["true"] == found["false"], condition

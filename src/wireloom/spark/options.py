@@ -24,6 +24,7 @@ OPTIONS: Final = {
     "packet_parts": "into how many partitions the connections of packet captures are divided",
     "max_bytes_per_trigger": "streams: bytes of a micro-batch; as much as there is if not given",
     "finish_after": "streams: seconds without a change after which a capture has ended; else never",
+    "single_query": "of Wireloom's own rules: filters are applied before rows are sent",
 }
 """The options of the source itself; all others are those of `wireloom.tabulate.Settings`."""
 
@@ -46,6 +47,8 @@ class SourceOptions:
     packet_parts: int | None = None
     max_bytes_per_trigger: int | None = None
     finish_after: float | None = None
+    single_query: bool = False
+    """Whether what is read is for one place of one query, see `wireloom.spark.rules`."""
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -65,6 +68,7 @@ class SourceOptions:
             if name in given
         }
         finish = given.pop("finish_after", None)
+        single = given.pop("single_query", "false") == "true"
         for name in given:
             if name in _NOT_HERE:
                 raise OptionError(f"there is no option {name!r}; did you mean table?")
@@ -83,6 +87,7 @@ class SourceOptions:
             table,
             settings,
             finish_after=None if finish is None else _seconds("finish_after", finish),
+            single_query=single,
             **numbers,
         )
 

@@ -1,7 +1,7 @@
 """Captures as a DataFrame by the shortest way.
 
 Spark copies every row of a data source once more than those of ``mapInArrow``, unless
-`wireloom.spark.onecopy` keeps it from that, which it cannot with Spark Connect. What the source has
+`wireloom.spark.rules` keeps it from that, which it cannot with Spark Connect. What the source has
 on top is filters that are applied before rows are sent, and streams.
 """
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from wireloom.errors import OptionError, StateError
 from wireloom.spark.java import use_java
-from wireloom.spark.onecopy import copy_once
+from wireloom.spark.rules import add_rules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +52,7 @@ def session(
     """A Spark session, ready for ``spark.read.format("wireloom")``.
 
     If one is running, it is given back with only its query settings changed (time zone, Arrow,
-    push-down, see also `wireloom.spark.onecopy`): Spark has one a process.
+    push-down, see also `wireloom.spark.rules`): Spark has one a process.
 
     Args:
         master: where Spark runs: ``local[*]`` (this machine, all cores), ``local[2]``,
@@ -81,7 +81,7 @@ def session(
         for key, value in {**_QUERY, **(conf or {})}.items():
             if active.conf.isModifiable(key):
                 active.conf.set(key, value)
-        copy_once(active)
+        add_rules(active)
         return active
     use_java()
     # The workers' Python; without it they would take the first python3 on their PATH.
@@ -94,7 +94,7 @@ def session(
     for key, value in {**settings, **(conf or {})}.items():
         builder = builder.config(key, value)
     made = builder.getOrCreate()
-    copy_once(made)
+    add_rules(made)
     return made
 
 

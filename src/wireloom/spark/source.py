@@ -102,7 +102,8 @@ class WireloomReader(DataSourceReader):
         self._options = options
         self._columns = columns
         self._masks: list[Mask] = []
-        if hasattr(DataSourceReader, "pushFilters"):
+        # Spark reads later queries of the same DataFrame with the filters of this one, too.
+        if options.single_query and hasattr(DataSourceReader, "pushFilters"):
             self.pushFilters = _Offer(self)  # type: ignore[method-assign]
 
     def partitions(self) -> list[InputPartition]:
@@ -147,10 +148,10 @@ class _Offer:
     not told whether it is. What Spark looks at is ``__func__``.
     """
 
-    __func__ = getattr(DataSourceReader, "pushFilters", None)
-
     def __init__(self, reader: WireloomReader) -> None:
         self._reader = reader
+        # Not of the class, which would give it out bound to this.
+        self.__func__ = DataSourceReader.pushFilters
 
     def __call__(self, filters: list[Any]) -> Iterable[Any]:
         return self._reader.take(filters)
