@@ -53,6 +53,13 @@ MUTANTS = [
     ("nrep", 92586, 1),
     # Of two equal bytes, the last of a frame and the first of the next, one is lost.
     ("blaze", 17046, 5),
+    # Headers of pcap that had lost four bytes were taken for those of a clock set to 1970.
+    ("blaze", 343, 11),
+    ("blaze", 2263, 11),
+    # Small numbers near the end of a file were taken for the headers of its last records.
+    ("blaze", 853, 11),
+    # A sequence number that was hit puts its segment in the place of another's bytes.
+    ("tibrv", 7651, 11),
 ]
 
 

@@ -119,6 +119,13 @@ class PcapReader(PacketReader):
         _, ticks, captured, length = self._record(pos)
         return captured <= MAX_RECORD and captured <= length < 1 << 24 and ticks < 10**9
 
+    def _is_shifted(self, pos: int) -> bool:
+        """Whether the header at `pos` has lost four bytes; as `is_shifted` of the kernel."""
+        if len(self.window.data) - pos < 16:
+            return False
+        first, second, captured, _ = self._record(pos)
+        return second == captured and 0 < captured <= MAX_RECORD and first < 10**9
+
     def _records(self, rows: Any) -> Iterable[Damage]:
         window = self.window
         self._pos = self._kernel.pcap_records(
@@ -224,9 +231,10 @@ class PcapReader(PacketReader):
             # Nothing inside contradicts the record, so it is good, and what follows is not.
             self._pos = start
             self._accept(rows, inside)
-            self._bad = None if self._is_jump else base + inside
-            if self._bad is None:  # the clock was set
+            if self._is_jump and not self._is_shifted(inside):  # the clock was set
+                self._bad = None
                 return ()
+            self._bad = base + inside
             self._searched = self._bad + 1
             self._inside = 0
             return ()

@@ -65,6 +65,8 @@ _CHAIN = cython.declare(cython.int, 4)
 """Good records in a row that end a search."""
 _APART = cython.declare(cython.longlong, 4194304)
 """Seconds, 48 days, between two records in a row that make them suspect."""
+_SMALL = cython.declare(cython.longlong, 16777216)
+"""Seconds, of 1970, that numbers in a payload may be taken for."""
 _MICRO = cython.declare(cython.uint, 0xA1B2C3D4)
 _NANO = cython.declare(cython.uint, 0xA1B23C4D)
 _SECTION = cython.declare(cython.uint, 0x0A0D0D0A)
@@ -237,7 +239,9 @@ def find_record(
                         break
                     # The file ends with a record, or in a header. Where it ends in a packet, any
                     # length of it would do, so that fewer records prove nothing.
-                    if (count >= 1 and at == end) or (count >= 2 and at < end):
+                    if (count >= 1 and at == end) or (
+                        count >= 2 and at < end and seconds >= _SMALL
+                    ):
                         rows.stop = RECORDS_FOUND
                         break
                     if end - at < 16:
