@@ -83,8 +83,6 @@ class _Piece:
     first: int = -1
     """Where the payload that it carries starts in all payload; -1: it carries none."""
     size: int = 0
-    tail: int = 0
-    """Bytes behind the payload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +144,7 @@ def make_mutant(name: str, index: int, seed: int = 1) -> Mutant:
         if len(base.pieces) == 1:
             first = _first_lost(base.data, first, last) if lost else first
             last = _believed(name, base, data, first, last)
-        whole = _whole(base, first, last, lost, _moved(base, data))
+        whole = _whole(base, first, last, lost)
     return Mutant(data, whole, settings)
 
 
@@ -190,10 +188,7 @@ def _base(name: str, container: str, variant: int, seed: int) -> _Base:
         carried = _segments(frames, link, random) if is_stream else _datagrams(frames, link, random)
         heads, wrap = (_pcap if kind == "pcap" else _pcapng)(LINKS[link][0], random)
         pieces = [*map(_Piece, heads)]
-        for packet, where in carried:
-            record = wrap(packet)
-            tail = len(record) - record.rindex(packet.data) - len(packet.data)
-            pieces.append(_Piece(record, *where, tail))
+        pieces += [_Piece(wrap(packet), *where) for packet, where in carried]
         before = next(index for index, piece in enumerate(pieces) if piece.first >= 0)
         # The first record also tells how strictly the headers of the others can be read.
         opening = sum(len(piece.data) for piece in pieces[:before]) + _HEADER
@@ -284,11 +279,8 @@ def _damaged(data: bytes, random: Random) -> tuple[bytes, int, int, int]:
     return data[:first], first, len(data), 0
 
 
-Ranges = list[tuple[int, int]]
-
-
-def _whole(base: _Base, first: int, last: int, lost: int, moved: Ranges) -> list[bytes]:
-    """The frames without a byte in a packet that suffered, or where one was `moved` to.
+def _whole(base: _Base, first: int, last: int, lost: int) -> list[bytes]:
+    """The frames without a byte in a packet that suffered.
 
     A damaged header makes its packet seem longer or shorter. A record is believed only if another
     one follows it, so that the one before a damaged header suffers with it.
@@ -297,7 +289,7 @@ def _whole(base: _Base, first: int, last: int, lost: int, moved: Ranges) -> list
         return _unhurt(base.frames, [(first, last)], lost)
     if first < base.opening:
         return []
-    hurt = list(moved)
+    hurt: list[tuple[int, int]] = []
     at = reach = 0
     for piece in base.pieces:
         end = at + len(piece.data)
@@ -310,36 +302,11 @@ def _whole(base: _Base, first: int, last: int, lost: int, moved: Ranges) -> list
     return _unhurt(base.frames, hurt, _MOST_LOST if base.is_stream else 0)
 
 
-def _moved(base: _Base, data: bytes) -> Ranges:
-    """Where segments stand whose sequence number is damaged: in the place of others' bytes.
-
-    The first to come is believed. Checksums would tell, but are wrong in many good captures: those
-    of a sender whose network card computes them.
-    """
-    found: Ranges = []
-    if not base.is_stream or len(base.pieces) == 1 or len(data) != len(base.data):
-        return found
-    at = 0
-    for piece in base.pieces:
-        at += len(piece.data)
-        if piece.first >= 0:
-            place = at - piece.tail - piece.size - _TCP
-            before, after = (
-                int.from_bytes(each[place + 4 : place + 8]) for each in (base.data, data)
-            )
-            start = piece.first + (after - before + (1 << 31)) % (1 << 32) - (1 << 31)
-            if before != after:
-                found.append((start, start + piece.size))
-    return found
-
-
-_TCP: Final = 20
-"""Bytes of the header of a segment with data."""
 _HEADER: Final = 16
 """Bytes of the header of a record, or of what is looked at of a block's."""
 
 
-def _unhurt(frames: Sequence[bytes], hurt: Ranges, lost: int) -> list[bytes]:
+def _unhurt(frames: Sequence[bytes], hurt: list[tuple[int, int]], lost: int) -> list[bytes]:
     """The frames outside of ranges that suffered.
 
     A frame that has lost bytes is legal, for all that a reader can know, with as many of the next
@@ -394,7 +361,7 @@ def _whole_before(base: _Base, first: int) -> list[bytes]:
     """
     size = len(_unpacked(base.data[:first], base.pack))
     total = sum(len(piece.data) for piece in base.pieces)
-    return _whole(base, size, total, 0, [])
+    return _whole(base, size, total, 0)
 
 
 def _unpacked(data: bytes, pack: str) -> bytes:
