@@ -265,6 +265,49 @@ def test_checksums_left_to_the_network_card_are_no_reason_to_drop(read):
     assert stream.drops == []
 
 
+def rest_of(result):
+    """What was delivered of numbered segments of a hundred bytes, in order."""
+    data = b"".join(bytes(stream.data) for stream in result.streams.values())
+    return [n for n in range(256) if bytes([n]) * 100 in data]
+
+
+@pytest.mark.parametrize("has_syn", [True, False])
+@pytest.mark.parametrize("at", [*range(SEQ_AT, SEQ_AT + 4), FLAGS_AT])
+def test_a_first_segment_with_a_damaged_header_takes_nothing_with_it(read, sender, at, has_syn):
+    packets = [sender.at(n * 100, bytes([n]) * 100) for n in range(1, 20)]
+    packets[0] = damaged(packets[0], at, SYN if at == FLAGS_AT else 0x40)
+    if has_syn:
+        packets.insert(0, sender.syn())
+    result = read(traffic.pcap(packets))
+    assert set(rest_of(result)) >= set(range(2, 20))
+    # Too far away from its SYN it is no part of the stream.
+    drops = [drop for stream in result.streams.values() for drop in stream.drops]
+    assert drops == ([("stray", b"\1" * 100)] if at == SEQ_AT and has_syn else [])
+
+
+@pytest.mark.parametrize("at", range(SEQ_AT, SEQ_AT + 4))
+def test_a_damaged_syn_takes_nothing_with_it(read, sender, at):
+    packets = [damaged(sender.syn(), at, 0x40)]
+    packets += [sender.at(n * 100, bytes([n]) * 100) for n in range(1, 20)]
+    result = read(traffic.pcap(packets))
+    assert rest_of(result) == [*range(1, 20)]
+    assert result.only.gaps == []
+
+
+def test_segments_that_a_network_card_has_joined_are_kept(read, sender):
+    # Their checksums are bad, but what follows says that they are where they say.
+    joined = Sender(is_checked=False)
+    packets = [sender.syn(), joined.at(1000, b"a" * 5000), sender.at(6000, b"b")]
+    packets += [
+        joined.at(6001, b"c" * 5000),
+        sender.at(12_001, b"d"),
+        joined.at(11_001, b"e" * 1000),
+    ]
+    stream = read(traffic.pcap(packets)).only
+    assert stream.data == bytes(1000) + b"a" * 5000 + b"b" + b"c" * 5000 + b"e" * 1000 + b"d"
+    assert stream.drops == []
+
+
 def test_cut_packets_leave_gaps_at_once(read, sender):
     packets = [sender.syn()]
     packets += [sender.at(n * 100, bytes([n]) * 100).cut(14 + 40 + 60) for n in (0, 2, 1, 3)]

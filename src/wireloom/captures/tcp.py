@@ -14,7 +14,10 @@ capture is cut into chunks):
 * **Cut packets.** What the capture program did not keep of a packet is a gap at once.
 * **One way.** Acknowledgements are not looked at, so one direction is enough, at the same cost.
 * **Damage.** A segment that is not the next one and whose checksum is wrong, in a stream whose
-  checksums are right, is dropped as ``checksum``: its sequence number cannot be believed.
+  checksums are right, is dropped as ``checksum``: its sequence number cannot be believed. Where
+  only a segment with a wrong one tells where a stream is (the first one, or one away from its SYN),
+  the next payload decides: if its checksum is right and it does not continue that segment, a new
+  stream starts with it.
 * **Memory.** Held bytes are limited for each flow and in total, and so is the number of flows: when
   there are too many, the half that was silent longest is ended (``evicted``).
 """

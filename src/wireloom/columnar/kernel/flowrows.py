@@ -43,6 +43,7 @@ F_CHECKED = cython.declare(cython.int, 4)  # its checksums are right
 F_FINAL = cython.declare(cython.int, 8)  # S_FINAL is known
 F_RESET = cython.declare(cython.int, 16)
 F_CLOSED = cython.declare(cython.int, 32)  # all was delivered
+F_DOUBT = cython.declare(cython.int, 64)  # only a bad header told where it is: S_STRAY is next
 
 
 @cython.final

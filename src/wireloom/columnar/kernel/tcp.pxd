@@ -12,6 +12,7 @@ cdef class Streams:
     cdef void datagram(self, long long* row, Py_ssize_t flow, Py_ssize_t at, long long size, long long total, long long ts) noexcept nogil
     cdef void segment(self, long long* row, Py_ssize_t flow, long long offset, Py_ssize_t at, long long size, long long total, long long ts, const unsigned char* data, Py_ssize_t end) noexcept nogil
     cdef void begin(self, long long* row, long long seq, long long ts) noexcept nogil
+    cdef void doubt(self, long long* row, long long seq) noexcept nogil
     cdef void start(self, long long* row, Py_ssize_t flow, long long ts) noexcept nogil
     cdef void append(self, long long* row, Py_ssize_t flow, Py_ssize_t at, long long size, long long ts) noexcept nogil
     cdef void gap(self, long long* row, Py_ssize_t flow, long long size, long long after) noexcept nogil

@@ -11,6 +11,8 @@ The rules, which `wireloom.captures` states for users:
   start a new stream.
 * Checksums decide only where a segment is not the next one: in a stream whose first segment had a
   good one (sending hosts leave it to the network card), a bad one means a damaged header.
+* Where only a segment with a bad one tells where a stream is, the next payload decides: if its
+  checksum is good and it does not continue that segment, a new stream starts with it.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from wireloom.columnar.kernel import shim as cython
 from wireloom.columnar.kernel.flowrows import (
     F_CHECKED,
     F_CLOSED,
+    F_DOUBT,
     F_FINAL,
     F_KNOWN,
     F_RESET,
@@ -90,8 +93,8 @@ TCP_RST = cython.declare(cython.int, 4)
 SEQ_MOD = cython.declare(cython.longlong, 0x100000000)
 SEQ_MASK = cython.declare(cython.longlong, 0xFFFFFFFF)
 SEQ_HALF = cython.declare(cython.longlong, 0x80000000)
-_OPEN_BITS = cython.declare(cython.int, 43)
-"""Bits that tell an open stream: F_KNOWN, F_STARTED, F_FINAL and F_CLOSED."""
+_OPEN_BITS = cython.declare(cython.int, 107)
+"""Bits that tell an open stream: F_KNOWN, F_STARTED, F_FINAL, F_CLOSED and F_DOUBT."""
 _STRAYS = cython.declare(cython.int, 3)
 """Segments in a row, far from what is expected, that are a new connection."""
 
@@ -209,6 +212,7 @@ class Streams:
         flags: cython.int = rows.flags[index]
         ahead: cython.longlong
         is_sound: cython.bint = True
+        is_first: cython.bint = not row[S_FLAGS] & F_KNOWN
         self.seen += 1
         row[S_LAST] = self.seen
         if rows.status[index] == PACKET_UDP:
@@ -216,20 +220,27 @@ class Streams:
             return
         if flags & TCP_SYN:
             seq = (seq + 1) & SEQ_MASK
-            if not row[S_FLAGS] & F_KNOWN:
-                self.begin(row, seq, ts)
-            elif seq != row[S_FIRST]:
-                if row[S_FLAGS] & F_CHECKED and not is_checked(rows, index, data, end, store):
+            if is_first or seq != row[S_FIRST]:
+                is_sound = is_checked(rows, index, data, end, store)
+                if row[S_FLAGS] & F_CHECKED and not is_sound:
                     self.refuse(row, flow, at, size, ts, DROP_CHECKSUM)
                     return
                 self.end(row, flow, END_SYN)
                 self.begin(row, seq, ts)
+                is_first = True
+                if not is_sound:
+                    self.doubt(row, seq)
         elif total == 0 and not flags & (TCP_FIN | TCP_RST):
             return  # an acknowledgement, or a keep-alive without its byte
         if not row[S_FLAGS] & F_KNOWN:
             if total == 0:
                 return
             self.begin(row, seq, ts)
+        if row[S_FLAGS] & F_DOUBT and total and not is_first:
+            row[S_FLAGS] &= ~F_DOUBT
+            if seq != row[S_STRAY] and size == total and is_checked(rows, index, data, end, store):
+                self.end(row, flow, END_RESTART)
+                self.begin(row, seq, ts)
         ahead = (seq - row[S_FIRST] - row[S_NEXT]) & SEQ_MASK
         if ahead >= SEQ_HALF:
             ahead -= SEQ_MOD
@@ -274,6 +285,8 @@ class Streams:
                 self.start(row, flow, ts)
                 if is_checked(rows, index, data, end, store):
                     row[S_FLAGS] |= F_CHECKED
+                elif is_first or ahead:
+                    self.doubt(row, seq + total)
             row[S_PACKETS] += 1
             row[S_CAPTURED] += size
             self.segment(row, flow, row[S_NEXT] + ahead, at, size, total, ts, data, end)
@@ -385,6 +398,11 @@ class Streams:
         row[S_FLAGS] = F_KNOWN
         row[S_FIRST] = seq
         row[S_PROGRESS] = ts
+
+    def doubt(self, row, seq):
+        """Only a segment with a bad checksum tells where the stream is; `seq` would continue it."""
+        row[S_FLAGS] |= F_DOUBT
+        row[S_STRAY] = seq & SEQ_MASK
 
     def start(self, row, flow, ts):
         """Tell that a stream has payload."""
