@@ -8,6 +8,7 @@ import pytest
 
 from wireloom.errors import OptionError, SourceError
 from wireloom.spark import read_captures
+from wireloom.spark.paging import SETTING
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -15,13 +16,22 @@ if TYPE_CHECKING:
 Rows = list[tuple[Any, ...]]
 
 
+@pytest.mark.parametrize("paged", ["true", "false"])
 @pytest.mark.parametrize("table", ["frames", "fields", "errors", "accounting"])
 def test_rows_are_those_of_the_data_source(
-    spark: SparkSession, captures: Path, rows_of: Callable[[DataFrame], Rows], table: str
+    spark: SparkSession,
+    captures: Path,
+    rows_of: Callable[[DataFrame], Rows],
+    table: str,
+    paged: str,
 ) -> None:
+    spark = spark.newSession()
+    spark.conf.set(SETTING, paged)
     source = spark.read.format("wireloom").option("table", table).load(str(captures))
     found = read_captures(spark, captures, table=table, split_bytes=20_000, packet_parts=2)
     assert found.schema == source.schema
+    steps = found._jdf.queryExecution().executedPlan().toString()
+    assert ("RowsOfPages" if paged == "true" else "MapInArrow") in steps
     assert found.rdd.getNumPartitions() > 2
     rows = rows_of(found)
     assert rows

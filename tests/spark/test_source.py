@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from wireloom.spark.paging import SETTING, add_paging
 from wireloom.tables import table_names
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def test_paths_are_files_folders_patterns_and_addresses(
     assert sources(f"local://{tmp_path}/*.bin") == first | second
 
 
-def test_filters_give_the_same_rows_pushed_down_or_not(
+def test_filters_give_the_same_rows_applied_here_or_not(
     spark: SparkSession, captures: Path, rows_of: RowsOf, expected: Expected
 ) -> None:
     stamps = [row[4] for row in expected(files_in(captures), "frames") if row[4] is not None]
@@ -170,34 +171,26 @@ def test_filters_give_the_same_rows_pushed_down_or_not(
     ):
         found = {}
         for is_on in ("true", "false"):
-            spark.conf.set("spark.sql.python.filterPushdown.enabled", is_on)
-            try:
-                found[is_on] = rows_of(load(spark, captures).where(condition))
-            finally:
-                spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+            each = spark.newSession()
+            each.conf.set(SETTING, is_on)
+            assert add_paging(each) == (is_on == "true")
+            found[is_on] = rows_of(load(each, captures).where(condition))
         assert found["true"] == found["false"], condition
         assert 0 < len(found["true"]) < len(stamps) * 3, condition
 
 
 def test_a_filter_on_the_source_leaves_other_files_unread(captures: Path) -> None:
-    from pyspark.sql import datasource
-
-    if not hasattr(datasource, "EqualTo"):
-        pytest.skip("Spark hands filters over from 4.1 on")
-    from pyspark.sql.datasource import EqualTo, In, IsNotNull
-
-    from wireloom.spark.filters import masks, sources
+    from wireloom.spark.filters import sources
     from wireloom.spark.options import SourceOptions
     from wireloom.spark.planning import Files, Packets, plan
 
     options = SourceOptions.read({"path": str(captures)})
     quotes, orders = f"{captures}/quotes.bin", f"{captures}/orders.bin"
-    pushed = [In(("source",), (quotes, orders)), EqualTo(("source",), quotes)]
-    found = masks([*pushed, IsNotNull(("source",)), EqualTo(("other",), 1)], options.schema.names)
-    assert len(found) == 3
-    assert sources(found) == {quotes}
+    wanted = [("source", "In", [quotes, orders]), ("source", "EqualTo", quotes)]
+    found = sources([*wanted, ("source", "IsNotNull", None), ("frame_offset", "EqualTo", 1)])
+    assert found == {quotes}
     # Connections may begin in another packet capture than the one they are called after.
-    raw, *packets = plan(options, sources(found))
+    raw, *packets = plan(options, found)
     assert raw == Files((quotes,))
     assert all(isinstance(each, Packets) for each in packets)
 
@@ -207,12 +200,41 @@ def test_a_filter_that_is_not_understood_lets_all_rows_through() -> None:
 
     from wireloom.spark.filters import apply
 
-    batch = pa.record_batch({"a": [1, 2, None], "b": ["x", "xy", None]})
+    batch = pa.record_batch({"a": [1, 2, None], "b": ["x", "xy", None], "c": [1.0, 2.0, None]})
     assert apply(batch, [("a", "EqualTo", "text")]).num_rows == 3
     assert apply(batch, [("a", "GreaterThan", 1 << 70)]).num_rows == 3
-    assert apply(batch, [("a", "GreaterThan", 1), ("b", "StringStartsWith", "x")]).num_rows == 1
+    assert apply(batch, [("c", "GreaterThan", 1)]).num_rows == 3
+    assert apply(batch, [("a", "Resembles", 1)]).num_rows == 3
+    assert apply(batch, [("a", "GreaterThan", 1), ("b", "StartsWith", "x")]).num_rows == 1
     assert apply(batch, [("b", "IsNull", None), ("a", "IsNotNull", None)]).num_rows == 0
-    assert apply(batch, [("b", "In", ("x", "z"))]).to_pylist() == [{"a": 1, "b": "x"}]
+    assert apply(batch, [("b", "In", ["x", "z"])]).num_rows == 1
+
+
+def test_filters_know_every_type_of_column() -> None:
+    import pyarrow as pa
+
+    from wireloom.spark.filters import apply
+
+    columns = {
+        "date": pa.array([10, 20, None], pa.int32()).cast(pa.date32()),
+        "time": pa.array([10, 20, None], pa.int64()).cast(pa.time64("ns")),
+        "stamp": pa.array([10, 20, None], pa.int64()).cast(pa.timestamp("us", "UTC")),
+        "name": pa.array(["b", "a", None]).dictionary_encode(),
+        "bool": pa.array([False, True, None]),
+    }
+    batch = pa.record_batch(columns)
+    for column, kind, value in (
+        ("date", "GreaterThan", 10),
+        ("time", "LessThanOrEqual", 19),
+        ("stamp", "In", [20, 30]),
+        ("name", "LessThan", "b"),
+        ("name", "In", ["a", "c"]),
+        ("name", "StartsWith", "a"),
+        ("bool", "EqualTo", True),
+    ):
+        found = apply(batch, [(column, kind, value)])
+        expected = batch.slice(0 if column == "time" else 1, 1)
+        assert found.to_pylist() == expected.to_pylist(), (column, kind)
 
 
 def test_modes(spark: SparkSession, captures: Path) -> None:

@@ -1,25 +1,22 @@
-"""Spark's filters → masks over Arrow batches, so that rows nobody wants are not sent to Java.
+"""Filters of a query → masks over Arrow batches, so that rows nobody wants are not sent to Java.
 
 A filter is an offer: Spark checks every row again. So what is not understood lets all rows through,
-and nothing here may drop a row that Spark would keep.
+and nothing here may drop a row that Spark would keep. ``paging/Paging.java`` makes the offers.
 """
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-if TYPE_CHECKING:
-    from pyspark.sql.datasource import Filter
-
-__all__ = ["Mask", "apply", "masks", "sources"]
+__all__ = ["Mask", "apply", "sources"]
 
 Mask = tuple[str, str, Any]
-"""Column, kind of filter, value: plain, so that it can be sent to workers."""
+"""Column, kind of filter, and value: a text, a whole number, a bool or a list of them. Dates are
+days, and times the units of their column, as in Arrow."""
 
 _COMPARE: Final[dict[str, Callable[..., Any]]] = {
     "EqualTo": pc.equal,
@@ -28,28 +25,6 @@ _COMPARE: Final[dict[str, Callable[..., Any]]] = {
     "LessThan": pc.less,
     "LessThanOrEqual": pc.less_equal,
 }
-_PLAIN: Final = (str, int, bytes, datetime.datetime, datetime.date)
-"""Values that mean the same to Spark and to Arrow; floats do not (NaN)."""
-
-
-def masks(filters: Iterable[Filter], names: Sequence[str]) -> list[Mask]:
-    """Those filters that can be applied here."""
-    found: list[Mask] = []
-    for each in filters:
-        kind = type(each).__name__
-        column: tuple[str, ...] = getattr(each, "attribute", ())
-        value: Any = getattr(each, "value", None)
-        if len(column) != 1 or column[0] not in names:
-            continue
-        is_usable = (
-            kind in ("IsNull", "IsNotNull")
-            or (kind in _COMPARE and isinstance(value, _PLAIN))
-            or (kind == "StringStartsWith" and isinstance(value, str))
-            or (kind == "In" and value and all(isinstance(one, (str, int)) for one in value))
-        )
-        if is_usable:
-            found.append((column[0], kind, value))
-    return found
 
 
 def sources(wanted: Iterable[Mask]) -> set[str] | None:
@@ -78,11 +53,26 @@ def _mask(column: pa.Array, kind: str, value: Any) -> pa.Array | None:
         return column.is_null()
     if kind == "IsNotNull":
         return column.is_valid()
+    if isinstance(column, pa.DictionaryArray):
+        mask = _mask(column.dictionary, kind, value)
+        return None if mask is None else mask.take(column.indices)
     try:
-        if kind == "StringStartsWith":
+        if kind == "StartsWith":
             return pc.starts_with(column, pattern=value)
         if kind == "In":
-            return pc.is_in(column, value_set=pa.array(list(value), column.type))
-        return _COMPARE[kind](column, pa.scalar(value, column.type))
+            return pc.is_in(column, value_set=_values(value, column.type))
+        if kind in _COMPARE:
+            return _COMPARE[kind](column, _values([value], column.type)[0])
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
-        return None  # a value that the column's type does not have: leave it to Spark
+        pass  # a value that the column's type does not have
+    return None  # left to Spark
+
+
+def _values(values: list[Any], type: pa.DataType) -> pa.Array:
+    if pa.types.is_date32(type):
+        return pa.array(values, pa.int32()).cast(type)
+    if pa.types.is_temporal(type):
+        return pa.array(values, pa.int64()).cast(type)
+    if pa.types.is_floating(type) or pa.types.is_decimal(type):
+        raise TypeError(f"{type} is compared by Spark alone")  # NaN, and scales
+    return pa.array(values, type)

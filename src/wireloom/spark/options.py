@@ -10,11 +10,12 @@ from typing import Final
 
 from wireloom.errors import OptionError
 from wireloom.spark.files import find_paths, is_remote
+from wireloom.spark.filters import Mask
 from wireloom.spark.shares import SPLIT_BYTES
 from wireloom.tables import Table
 from wireloom.tabulate import Settings
 
-__all__ = ["OPTIONS", "SourceOptions"]
+__all__ = ["OPTIONS", "Query", "SourceOptions"]
 
 OPTIONS: Final = {
     "path": "a file, a folder, a pattern, or an address that pyarrow or fsspec can read",
@@ -24,7 +25,7 @@ OPTIONS: Final = {
     "packet_parts": "into how many partitions the connections of packet captures are divided",
     "max_bytes_per_trigger": "streams: bytes of a micro-batch; as much as there is if not given",
     "finish_after": "streams: seconds without a change after which a capture has ended; else never",
-    "single_query": "of Wireloom's own rules: filters are applied before rows are sent",
+    "query": "not for users: what one query needs, see wireloom.spark.paging",
 }
 """The options of the source itself; all others are those of `wireloom.tabulate.Settings`."""
 
@@ -32,6 +33,30 @@ _LOOK: Final = 16
 """Captures that the types of wide columns are told from."""
 _NOT_HERE: Final = frozenset({"tables"})
 """Settings that another option stands for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What is read for one place of one query; ``paging/Paging.java`` writes it."""
+
+    schema: str
+    """Spark's schema of the columns, as JSON."""
+    filters: tuple[Mask, ...]
+    """Which rows are sent."""
+
+    @classmethod
+    def read(cls, text: str) -> Query:
+        """Take it from an option.
+
+        Raises:
+            OptionError: it is not what Wireloom writes there.
+        """
+        try:
+            found = json.loads(text)
+            filters = tuple((name, kind, value) for name, kind, value in found["filters"])
+            return cls(found["schema"], filters)
+        except (ValueError, TypeError, KeyError) as error:
+            raise OptionError("the option query is not for users") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +72,8 @@ class SourceOptions:
     packet_parts: int | None = None
     max_bytes_per_trigger: int | None = None
     finish_after: float | None = None
-    single_query: bool = False
-    """Whether what is read is for one place of one query, see `wireloom.spark.rules`."""
+    query: Query | None = None
+    """If it is given, rows are sent in pages."""
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -68,7 +93,7 @@ class SourceOptions:
             if name in given
         }
         finish = given.pop("finish_after", None)
-        single = given.pop("single_query", "false") == "true"
+        query = given.pop("query", None)
         for name in given:
             if name in _NOT_HERE:
                 raise OptionError(f"there is no option {name!r}; did you mean table?")
@@ -87,7 +112,7 @@ class SourceOptions:
             table,
             settings,
             finish_after=None if finish is None else _seconds("finish_after", finish),
-            single_query=single,
+            query=None if query is None else Query.read(query),
             **numbers,
         )
 

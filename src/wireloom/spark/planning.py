@@ -28,7 +28,7 @@ from wireloom.tabulate import Settings, Tabulator, tabulate_range
 from wireloom.tabulate.following import find_seams
 from wireloom.tabulate.reading import splittable
 
-__all__ = ["Files", "Packets", "Range", "plan", "read", "spark_batches"]
+__all__ = ["Files", "Packets", "Range", "plan", "read", "spark_batches", "table_batches"]
 
 _MAX_PARTS: Final = 16
 """Shares of packet captures. Each one reads them all, so that more would not gain much."""
@@ -140,18 +140,34 @@ def read(partition: InputPartition, settings: Settings, table: str) -> Iterator[
         SourceError: a capture cannot be opened or read.
         DecodeError: something cannot be read, in the mode ``failfast``.
     """
+    return spark_batches(_batches(partition, settings), settings, table)
+
+
+def table_batches(
+    partition: InputPartition, settings: Settings, table: str
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a task, as they are decoded.
+
+    Raises:
+        SourceError: a capture cannot be opened or read.
+        DecodeError: something cannot be read, in the mode ``failfast``.
+    """
+    for name, batch in _batches(partition, settings):
+        if name == table and batch.num_rows:
+            yield batch
+
+
+def _batches(partition: InputPartition, settings: Settings) -> Iterator[tuple[str, pa.RecordBatch]]:
     if isinstance(partition, Range):
         reader = tabulate_range(
             partition.path, partition.first, partition.last, settings, is_seam=True
         )
-        batches = reader.batches()
-    elif isinstance(partition, Packets):
-        batches = _capture(partition.paths, settings, partition.part, partition.parts)
-    elif isinstance(partition, Files):
-        batches = _capture(partition.paths, settings, 0, 1)
-    else:
-        return  # what Spark reads where there is nothing to read
-    yield from spark_batches(batches, settings, table)
+        return reader.batches()
+    if isinstance(partition, Packets):
+        return _capture(partition.paths, settings, partition.part, partition.parts)
+    if isinstance(partition, Files):
+        return _capture(partition.paths, settings, 0, 1)
+    return iter(())  # what Spark reads where there is nothing to read
 
 
 def _capture(

@@ -1,8 +1,7 @@
-"""Captures as a DataFrame by the shortest way.
+"""Captures as a DataFrame by the shortest way that there is.
 
-Spark copies every row of a data source once more than those of ``mapInArrow``, unless
-`wireloom.spark.rules` keeps it from that, which it cannot with Spark Connect. What the source has
-on top is filters that are applied before rows are sent, and streams.
+That is the data source in pages (`wireloom.spark.paging`). Where a session cannot read these, as
+with Spark Connect, it is ``mapInArrow``: of a data source Spark then copies every row twice.
 """
 
 from __future__ import annotations
@@ -15,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from wireloom.spark.files import find_paths
 from wireloom.spark.options import SourceOptions
+from wireloom.spark.paging import add_paging
 from wireloom.spark.planning import plan, read
 from wireloom.spark.schema import spark_schema
 
@@ -32,9 +33,10 @@ def read_captures(
     table: str = "frames",
     **options: object,
 ) -> DataFrame:
-    """A table of captures, as they are now: ``read_captures(spark, "captures/", table="fields")``.
+    """A table of captures: ``read_captures(spark, "captures/", table="fields")``.
 
-    The rows are those of ``spark.read.format("wireloom")`` with the same options.
+    The rows are those of ``spark.read.format("wireloom")`` with the same options; what cannot be
+    read is refused at once. From now on the session reads captures in pages, if it can.
 
     Args:
         spark: the session.
@@ -48,9 +50,17 @@ def read_captures(
         SourceError: a capture, or a file that an option names, cannot be found or read.
     """
     several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    names = [os.fspath(path) for path in several]
     given: dict[str, Any] = {name: _text(value) for name, value in options.items()}
-    given |= {"paths": json.dumps([os.fspath(path) for path in several]), "table": table}
-    chosen = SourceOptions.read(given).resolved()
+    given["table"] = table
+    chosen = SourceOptions.read({**given, "paths": json.dumps(names)}).resolved()
+    if add_paging(spark):
+        find_paths(chosen.paths)
+        return spark.read.format("wireloom").options(**given).load(names)
+    return _mapped(spark, chosen)
+
+
+def _mapped(spark: SparkSession, chosen: SourceOptions) -> DataFrame:
     settings, name = chosen.settings, chosen.table
     tasks = [pickle.dumps(each) for each in plan(chosen)]
 

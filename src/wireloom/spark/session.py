@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from wireloom.errors import OptionError, StateError
 from wireloom.spark.java import use_java
-from wireloom.spark.rules import add_rules
+from wireloom.spark.paging import add_paging
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,8 +34,6 @@ _QUERY: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # As many rows as the tables' batches have; 10,000, Spark's own choice, cost more a row.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-    # From 4.1 on; ignored before.
-    "spark.sql.python.filterPushdown.enabled": "true",
 }
 """Settings that a running session takes, too."""
 
@@ -51,8 +49,8 @@ def session(
 ) -> SparkSession:
     """A Spark session, ready for ``spark.read.format("wireloom")``.
 
-    If one is running, it is given back with only its query settings changed (time zone, Arrow,
-    push-down, see also `wireloom.spark.rules`): Spark has one a process.
+    If one is running, it is given back with only its query settings changed (time zone, Arrow, see
+    also `wireloom.spark.paging`): Spark has one a process.
 
     Args:
         master: where Spark runs: ``local[*]`` (this machine, all cores), ``local[2]``,
@@ -81,7 +79,7 @@ def session(
         for key, value in {**_QUERY, **(conf or {})}.items():
             if active.conf.isModifiable(key):
                 active.conf.set(key, value)
-        add_rules(active)
+        add_paging(active)
         return active
     use_java()
     # The workers' Python; without it they would take the first python3 on their PATH.
@@ -94,7 +92,7 @@ def session(
     for key, value in {**settings, **(conf or {})}.items():
         builder = builder.config(key, value)
     made = builder.getOrCreate()
-    add_rules(made)
+    add_paging(made)
     return made
 
 

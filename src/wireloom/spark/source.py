@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
 
 # Spark imports this module whenever it looks for any source, so what is heavy is imported later.
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import DataSourceStreamReader
-    from pyspark.sql.types import StructType
 
-    from wireloom.spark.filters import Mask
     from wireloom.spark.options import SourceOptions
 
 __all__ = ["WireloomReader", "WireloomSource"]
@@ -53,7 +53,11 @@ class WireloomSource(DataSource):
             OptionError: an option is unknown, missing or has a bad value.
             SourceError: a file that one names cannot be found or read.
         """
-        return WireloomReader(_narrowed(self._resolved(), schema), schema.fieldNames())
+        options = self._resolved()
+        if options.query is not None:
+            # What Spark is given is pages; these are the columns of the rows in them.
+            schema = StructType.fromJson(json.loads(options.query.schema))
+        return WireloomReader(_narrowed(options, schema), schema.fieldNames())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A reader that goes on with what is added to the captures.
@@ -101,10 +105,6 @@ class WireloomReader(DataSourceReader):
     def __init__(self, options: SourceOptions, columns: list[str]) -> None:
         self._options = options
         self._columns = columns
-        self._masks: list[Mask] = []
-        # Spark reads later queries of the same DataFrame with the filters of this one, too.
-        if options.single_query and hasattr(DataSourceReader, "pushFilters"):
-            self.pushFilters = _Offer(self)  # type: ignore[method-assign]
 
     def partitions(self) -> list[InputPartition]:
         """The tasks.
@@ -116,42 +116,26 @@ class WireloomReader(DataSourceReader):
         from wireloom.spark.filters import sources
         from wireloom.spark.planning import plan
 
-        return plan(self._options, sources(self._masks))
+        query = self._options.query
+        return plan(self._options, None if query is None else sources(query.filters))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a task.
+        """The rows of a task, or pages with them.
 
         Raises:
             SourceError: a capture cannot be opened or read.
             DecodeError: something cannot be read, in the mode ``failfast``.
         """
         from wireloom.spark.filters import apply
-        from wireloom.spark.planning import read
+        from wireloom.spark.paging.pages import pages
+        from wireloom.spark.planning import read, table_batches
 
-        for batch in read(partition, self._options.settings, self._options.table):
-            kept = apply(batch, self._masks)
+        settings, table, query = self._options.settings, self._options.table, self._options.query
+        if query is None:
+            for batch in read(partition, settings, table):
+                yield batch.select(self._columns)
+            return
+        for batch in table_batches(partition, settings, table):
+            kept = apply(batch, query.filters)
             if kept.num_rows:
-                yield kept.select(self._columns)
-
-    def take(self, filters: list[Any]) -> Iterable[Any]:
-        """Remember the filters; all are given back, so that Spark checks the rows again."""
-        from wireloom.spark.filters import masks
-
-        self._masks = masks(filters, self._options.schema.names)
-        return filters
-
-
-class _Offer:
-    """`pushFilters` for Spark with push-down switched on, and nothing for Spark without.
-
-    Spark refuses a reader with a `pushFilters` of its own when push-down is off, and the reader is
-    not told whether it is. What Spark looks at is ``__func__``.
-    """
-
-    def __init__(self, reader: WireloomReader) -> None:
-        self._reader = reader
-        # Not of the class, which would give it out bound to this.
-        self.__func__ = DataSourceReader.pushFilters
-
-    def __call__(self, filters: list[Any]) -> Iterable[Any]:
-        return self._reader.take(filters)
+                yield from pages(kept.select(self._columns))

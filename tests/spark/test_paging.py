@@ -1,32 +1,31 @@
 from __future__ import annotations
 
+import datetime as dt
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql.datasource import DataSourceReader
 
-from wireloom.spark import rules
-from wireloom.spark.rules import SETTING, add_rules
+from wireloom.formats import nrep, tibmsg
+from wireloom.spark import paging
+from wireloom.spark.paging import SETTING, add_paging
+from wireloom.tables import table_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Rows = list[tuple[Any, ...]]
-OURS = {"extraStrategies": ["OneCopy"], "extraOptimizations": ["LessToRead"]}
+PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
+"""From Spark 4.1 on; ignored before."""
 
 
-def added(spark: SparkSession) -> dict[str, list[str]]:
+def added(spark: SparkSession) -> list[str]:
     """The names of the rules that were added to Spark's own."""
-    places = {}
-    for place in OURS:
-        found = getattr(spark._jsparkSession.experimental(), place)()
-        each = [found.apply(number) for number in range(found.length())]
-        places[place] = [rule.getClass().getSimpleName() for rule in each]
-    return places
+    found: Any = spark._jsparkSession.experimental().extraStrategies()
+    return [found.apply(number).getClass().getSimpleName() for number in range(found.length())]
 
 
 def load(spark: SparkSession, path: Path) -> DataFrame:
@@ -41,8 +40,10 @@ def steps(frame: DataFrame) -> str:
 def sent(frame: DataFrame) -> int:
     """How many rows the source gave Spark for a query."""
     frame.collect()
-    leaf = frame._jdf.queryExecution().executedPlan().collectLeaves().head()
-    count: int = leaf.metrics().apply("numOutputRows").value()
+    step = frame._jdf.queryExecution().executedPlan()
+    while step.nodeName() != "RowsOfPages" and step.children().length():
+        step = step.children().head()
+    count: int = step.metrics().apply("numOutputRows").value()
     return count
 
 
@@ -50,25 +51,146 @@ def sent(frame: DataFrame) -> int:
 def untouched(spark: SparkSession) -> SparkSession:
     """A session that plans as Spark does, with filters handed to sources where it can."""
     found = spark.newSession()
-    assert added(found) == {place: [] for place in OURS}
-    found.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    assert added(found) == []
+    found.conf.set(PUSH_DOWN, "true")
     return found
 
 
-def test_rows_are_copied_once_and_are_the_same(
+@pytest.mark.parametrize("table", [name for name in table_names() if name != "wide"])
+def test_rows_come_in_pages_and_are_the_same(
     spark: SparkSession,
     untouched: SparkSession,
     captures: Path,
     rows_of: Callable[[DataFrame], Rows],
+    table: str,
 ) -> None:
-    assert added(spark) == OURS
-    once, twice = load(spark, captures), load(untouched, captures)
-    assert "BatchScan wireloom" in steps(once)
-    assert "Project" not in steps(once)
-    assert "Project" in steps(twice)
-    rows = rows_of(once)
-    assert len(rows) > 1000
-    assert rows == rows_of(twice)
+    assert added(spark) == ["Paging"]
+    paged, plain = (
+        session.read.format("wireloom").options(table=table, include_raw=True).load(str(captures))
+        for session in (spark, untouched)
+    )
+    assert "RowsOfPages" in steps(paged)
+    assert "BatchScan wireloom[page#" in steps(paged)
+    assert "Project" not in steps(paged)
+    assert "RowsOfPages" not in steps(plain)
+    assert "Project" in steps(plain)
+    rows = rows_of(paged)
+    assert rows
+    assert rows == rows_of(plain)
+
+
+def both(
+    sessions: Iterable[SparkSession],
+    path: Path,
+    rows_of: Callable[[DataFrame], Rows],
+    **options: str,
+) -> Rows:
+    """The rows, which are the same in pages and without."""
+    found = [
+        rows_of(each.read.format("wireloom").options(**options).load(str(path)))
+        for each in sessions
+    ]
+    assert found[0] == found[1]
+    return found[0]
+
+
+def test_values_of_every_size_come_through(
+    spark: SparkSession,
+    untouched: SparkSession,
+    tmp_path: Path,
+    rows_of: Callable[[DataFrame], Rows],
+) -> None:
+    texts = [
+        "",
+        *("é" * (size // 2) + "x" * (size % 2) for size in (1, 6, 7, 8, 9, 63, 64, 65, 99)),
+    ]
+    whole = [0, *(sign * (1 << bits) for bits in (0, 6, 7, 8, 15, 31, 47, 62) for sign in (1, -1))]
+    reals = [0.0, -0.5, 1e-9, *(sign * 7.5 * 10**n for n in range(0, 15, 2) for sign in (1, -1))]
+    quotes: list[dict[str, Any]] = [
+        *({"TEXT": text, "RAW": text.encode()} for text in texts),
+        *({"NUMBER": number, "FLAG": number > 0} for number in whole),
+        *({"REAL": real, "TEXT": "t"} for real in reals),
+        {"DAY": dt.date(1969, 12, 31)},
+        {"DAY": dt.date(2100, 2, 28)},
+    ]
+    path = tmp_path / "values.bin"
+    path.write_bytes(b"".join(tibmsg.build(quote).encode() for quote in quotes))
+    sessions = spark, untouched
+    assert len(both(sessions, path, rows_of, table="fields")) == sum(map(len, quotes))
+    kinds = ("decimal(38,15)", "decimal(38,0)", "decimal(19,2)", "decimal(18,2)", "decimal(9,1)")
+    for kind in (*kinds, "double", "int", "text"):
+        columns = ",".join(f"{name}:{kind}" for name in ("NUMBER", "REAL", "TEXT"))
+        rows = both(sessions, path, rows_of, table="wide", columns=columns)
+        assert len(rows) == len(quotes)
+        assert any(value is not None for row in rows for value in row[-4:-1])
+
+
+def test_rows_of_more_columns_than_a_word_has_bits(
+    spark: SparkSession,
+    untouched: SparkSession,
+    tmp_path: Path,
+    rows_of: Callable[[DataFrame], Rows],
+) -> None:
+    # Every message lacks another field, so that each bit is set in some row.
+    names = [f"F{number}" for number in range(130)]
+    quotes = [{name: row for name in names if name != names[row]} for row in range(130)]
+    path = tmp_path / "many.bin"
+    path.write_bytes(b"".join(tibmsg.build(quote).encode() for quote in quotes))
+    columns = ",".join(f"{name}:int" for name in names)
+    rows = both((spark, untouched), path, rows_of, table="wide", columns=columns)
+    assert len(rows) == 130
+    assert all(sum(value is None for value in row[7:]) == 1 for row in rows)
+
+
+def test_large_rows_and_batches_are_cut_into_pages(
+    spark: SparkSession,
+    untouched: SparkSession,
+    captures: Path,
+    tmp_path: Path,
+    rows_of: Callable[[DataFrame], Rows],
+) -> None:
+    path = tmp_path / "large.bin"
+    large = tibmsg.build({"RAW": bytes(range(256)) * 4000, "TEXT": "x" * 70_001}).encode()
+    path.write_bytes((captures / "quotes.bin").read_bytes() * 100 + large * 20)
+    query = "select sum(crc32(raw)), sum(frame_length), count(distinct frame_offset) from t"
+    found = []
+    for each in (spark, untouched):
+        frames = each.read.format("wireloom").options(include_raw=True, split_bytes=1 << 30)
+        frames.load(str(path)).createOrReplaceTempView("t")
+        found.append(each.sql(query).first())
+        each.catalog.dropTempView("t")
+    assert found[0] == found[1]
+    assert found[0][1] == path.stat().st_size
+
+
+def test_lists_are_cut_into_pages(
+    spark: SparkSession, untouched: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "lists.bin"
+    answers = [
+        nrep.InstanceReply(instance_ids=tuple(bytes([row, n]) * 5 for n in range(row % 9)))
+        for row in range(200)
+    ]
+    path.write_bytes(b"".join(answer.encode() for answer in answers) * 700)
+    query = "select count(*), sum(crc32(array_join(instance_ids, ','))), count(instance_ids) from t"
+    found = []
+    for each in (spark, untouched):
+        packets = each.read.format("wireloom").options(table="nrep", split_bytes=1 << 30)
+        packets.load(str(path)).createOrReplaceTempView("t")
+        found.append(each.sql(query).first())
+        each.catalog.dropTempView("t")
+    assert found[0] == found[1]
+    assert found[0][0] == 140_000
+
+
+def test_a_column_that_has_become_another_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "quotes.bin"
+    path.write_bytes(tibmsg.build({"BID": 1}).encode())
+    frame = spark.read.format("wireloom").options(table="wide", columns="BID").load(str(path))
+    assert frame.schema["BID"].dataType.simpleString() == "bigint"
+    path.write_bytes(tibmsg.build({"BID": "one"}).encode())
+    with pytest.raises(Exception, match="BID is string, not bigint"):
+        frame.collect()
 
 
 def test_only_columns_that_are_needed_are_read(spark: SparkSession, captures: Path) -> None:
@@ -82,14 +204,13 @@ def test_only_columns_that_are_needed_are_read(spark: SparkSession, captures: Pa
         ("select name, max(value_real) from t group by name", "name, value_real"),
     ):
         plan = re.sub(r"#\d+L?", "", steps(spark.sql(query)))
-        assert f"BatchScan wireloom[{columns}]" in plan, query
+        assert f"RowsOfPages [{columns}]" in plan, query
     narrow = frame.select("size", "name")
     assert narrow.columns == ["size", "name"]
     assert "Project" not in steps(narrow)
     spark.catalog.dropTempView("t")
 
 
-@pytest.mark.skipif(not hasattr(DataSourceReader, "pushFilters"), reason="Spark has no push-down")
 def test_rows_that_filters_drop_are_not_sent(
     spark: SparkSession, untouched: SparkSession, captures: Path
 ) -> None:
@@ -104,12 +225,12 @@ def test_rows_that_filters_drop_are_not_sent(
 
 
 @pytest.mark.parametrize("push_down", ["true", "false"])
-@pytest.mark.parametrize("with_rules", [True, False])
+@pytest.mark.parametrize("with_paging", [True, False])
 def test_a_filter_is_not_felt_by_other_queries(
-    untouched: SparkSession, captures: Path, with_rules: bool, push_down: str
+    untouched: SparkSession, captures: Path, with_paging: bool, push_down: str
 ) -> None:
-    untouched.conf.set("spark.sql.python.filterPushdown.enabled", push_down)
-    assert not with_rules or add_rules(untouched)
+    untouched.conf.set(PUSH_DOWN, push_down)
+    assert not with_paging or add_paging(untouched)
     frame = load(untouched, captures / "quotes.bin")
     total = frame.count()
     assert 0 < len(frame.where("name = 'BID'").collect()) < total
@@ -201,23 +322,23 @@ def test_captures_are_named_and_chosen_in_every_way(
     assert found[0] == found[1]
 
 
-def test_they_are_added_once_and_before_others(untouched: SparkSession) -> None:
-    assert add_rules(untouched)
-    assert added(untouched) == OURS
+def test_the_rule_is_added_once_and_before_others(untouched: SparkSession) -> None:
+    assert add_paging(untouched)
+    assert added(untouched) == ["Paging"]
     experimental = untouched._jsparkSession.experimental()
     jvm: Any = untouched._jvm
     other = jvm.org.apache.spark.sql.execution.datasources.v2.DataSourceV2Strategy
     others = jvm.PythonUtils.toSeq([other(untouched._jsparkSession)])
     getattr(experimental, "extraStrategies_$eq")(others)
-    assert add_rules(untouched)
-    assert add_rules(untouched)
-    assert added(untouched) == {**OURS, "extraStrategies": ["OneCopy", "DataSourceV2Strategy"]}
+    assert add_paging(untouched)
+    assert add_paging(untouched)
+    assert added(untouched) == ["Paging", "DataSourceV2Strategy"]
 
 
 def test_a_setting_leaves_planning_to_spark(untouched: SparkSession) -> None:
     untouched.conf.set(SETTING, "false")
-    assert not add_rules(untouched)
-    assert added(untouched) == {place: [] for place in OURS}
+    assert not add_paging(untouched)
+    assert added(untouched) == []
 
 
 def test_a_spark_that_differs_plans_as_ever(
@@ -227,14 +348,13 @@ def test_a_spark_that_differs_plans_as_ever(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    for name in ("OneCopy", "LessToRead"):
-        text = (rules._HERE / f"{name}.java").read_text()
-        changed = text.replace("v2.DataSourceV2ScanRelation;", "v3.DataSourceV3ScanRelation;")
-        assert changed != text
-        (tmp_path / f"{name}.java").write_text(changed)
-    monkeypatch.setattr(rules, "_HERE", tmp_path)
+    text = (paging._HERE / "Paging.java").read_text()
+    changed = text.replace("v2.DataSourceV2ScanRelation;", "v3.DataSourceV3ScanRelation;")
+    assert changed != text
+    (tmp_path / "Paging.java").write_text(changed)
+    monkeypatch.setattr(paging, "_HERE", tmp_path)
     with caplog.at_level(logging.INFO):
-        assert not add_rules(untouched)
-    assert "does not take rules" in caplog.text
+        assert not add_paging(untouched)
+    assert "as Spark reads all sources in Python" in caplog.text
     assert "DataSourceV3ScanRelation" in caplog.text
     assert load(untouched, captures / "quotes.bin").count() > 0
