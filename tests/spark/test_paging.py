@@ -219,6 +219,7 @@ def test_rows_that_filters_drop_are_not_sent(
     assert 0 < bids < total
     assert sent(frame.where("name = 'BID'")) == bids
     assert sent(frame.where("name = 'BID'").select("size")) == bids
+    assert "[name, EqualTo, BID]" in steps(frame.where("name = 'BID'"))
     assert sent(frame) == total
     # Without the rule, the source would have to send what a later query needs.
     assert sent(load(untouched, captures / "quotes.bin").where("name = 'BID'")) == total

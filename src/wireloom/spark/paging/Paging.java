@@ -181,11 +181,15 @@ public final class Paging extends SparkStrategy {
         if (planned instanceof ProjectExec) {
             planned = ((ProjectExec) planned).child();
         }
+        List offered = new ArrayList();
+        if (filter != null) {
+            offer(filter.condition(), offered);
+        }
         StructType page = new StructType().add("page", DataTypes.BinaryType, false);
         SparkPlan same = changed(planned, relation, columns, relation.scan());
         SparkPlan pages = changed(planned, relation,
-            DataTypeUtils.toAttributes(page), opened(columns, filter, relation, page).build());
-        return new Rows(columns, pages, same, code);
+            DataTypeUtils.toAttributes(page), opened(columns, offered, relation, page).build());
+        return new Rows(columns, pages, "filtered before they are sent: " + offered, same, code);
     }
 
     /** A copy of Spark's step with other columns, and another scan. */
@@ -212,12 +216,8 @@ public final class Paging extends SparkStrategy {
 
     /** The same captures opened anew, with what this query needs. */
     private static ScanBuilder opened(
-            Seq columns, Filter filter, DataSourceV2ScanRelation relation, StructType page)
+            Seq columns, List offered, DataSourceV2ScanRelation relation, StructType page)
             throws Exception {
-        List offered = new ArrayList();
-        if (filter != null) {
-            offer(filter.condition(), offered);
-        }
         Map query = new HashMap();
         query.put("schema", DataTypeUtils.fromAttributes(columns).json());
         query.put("filters", offered);
@@ -295,13 +295,16 @@ public final class Paging extends SparkStrategy {
     public static final class Rows extends SparkPlan {
         private final Seq output;
         private final SparkPlan child;
+        private final String shown;
         private final SparkPlan same;
         private final CodeAndComment code;
         private scala.collection.immutable.Map metrics;
 
-        public Rows(Seq output, SparkPlan child, SparkPlan same, CodeAndComment code) {
+        public Rows(
+                Seq output, SparkPlan child, String shown, SparkPlan same, CodeAndComment code) {
             this.output = output;
             this.child = child;
+            this.shown = shown;  // where Spark explains a query
             this.same = same;
             this.code = code;
         }
@@ -355,7 +358,7 @@ public final class Paging extends SparkStrategy {
         }
 
         public TreeNode withNewChildrenInternal(IndexedSeq children) {
-            return new Rows(output, (SparkPlan) children.head(), same, code);
+            return new Rows(output, (SparkPlan) children.head(), shown, same, code);
         }
 
         public scala.collection.immutable.Map metrics() {
@@ -383,11 +386,11 @@ public final class Paging extends SparkStrategy {
 
         // Spark makes copies of what is a product, by its constructor.
         public int productArity() {
-            return 2;
+            return 3;
         }
 
         public Object productElement(int index) {
-            return index == 0 ? (Object) output : child;
+            return index == 0 ? output : index == 1 ? (Object) child : shown;
         }
 
         public Seq otherCopyArgs() {
