@@ -48,7 +48,7 @@ def to_single(value):
 def whole(value):
     """The integer nearest to a small double that is not negative; ties go up."""
     if cython.compiled:
-        return cython.cast(cython.ulonglong, value + 0.5)
+        return cython.cast(cython.ulonglong, cython.cast(cython.longlong, value + 0.5))
     return int(value + 0.5)
 
 

@@ -25,6 +25,7 @@ cdef class FieldRows:
     cdef inline bint reserve(self, Py_ssize_t size) noexcept nogil
     cdef inline void begin(self, int position, int code, int size, int name) noexcept nogil
     cdef inline void end(self) noexcept nogil
+    cdef inline void put_full_values(self, Py_ssize_t row, long long number, unsigned long long bits, unsigned long long low, unsigned long long high, long long hint) noexcept nogil
     cdef inline void put_values(self, Py_ssize_t row, int mask, long long number, unsigned long long bits, unsigned long long low, unsigned long long high, long long hint) noexcept nogil
     cdef inline void put_facts(self, Py_ssize_t row, int position, int code, int size, int name, int mask) noexcept nogil
     cdef inline void put_type(self, int code) noexcept nogil

@@ -222,17 +222,21 @@ class FieldRows:
         if self.want & V_TEXT:
             self.text_ends[row] = cython.cast(cython.int, self.text_used)
 
+    def put_full_values(self, row, number, bits, low, high, hint):
+        """See `put_values`; for rows in which `is_full`."""
+        self.value_int[row] = number
+        self.value_real[row] = bits
+        self.value_decimal[2 * row] = low
+        self.value_decimal[2 * row + 1] = high
+        self.hint[row] = hint
+
     def put_values(self, row, mask, number, bits, low, high, hint):
         """What is in the columns that most rows have, at once; zeros where there is nothing.
 
         A decimal is in `decimal_low` and `decimal_high` too.
         """
         if self.is_full:
-            self.value_int[row] = number
-            self.value_real[row] = bits
-            self.value_decimal[2 * row] = low
-            self.value_decimal[2 * row + 1] = high
-            self.hint[row] = hint
+            self.put_full_values(row, number, bits, low, high, hint)
             return
         if self.want & V_INT:
             self.value_int[row] = number

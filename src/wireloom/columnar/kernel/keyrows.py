@@ -126,9 +126,10 @@ def pack_bits(
     x: cython.ulonglong
     with cython.nogil:
         for at in range(count >> 3):
-            x = 0
-            for i in range(8):
-                x |= cython.cast(cython.ulonglong, masks[8 * at + i]) << (8 * i)
+            if cython.compiled:
+                x = wireloom_load64(cython.address(masks[8 * at]), 0)
+            else:
+                x = int.from_bytes(masks[8 * at : 8 * at + 8], "little")
             x = turned(x)
             for i in range(8):
                 out[i * stride + at] = x >> (8 * i) & 0xFF

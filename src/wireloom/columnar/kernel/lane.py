@@ -21,13 +21,16 @@ from wireloom.columnar.kernel.names import high_product
 from wireloom.columnar.kernel.primitives import be16, be64, le64, u8
 from wireloom.columnar.kernel.scalars import put_date_text, put_time_text, signed_of, unsigned_of
 from wireloom.columnar.kernel.shapes import (
+    F_HEADER,
+    F_NAMED,
+    F_NEED,
+    F_SIZE,
+    F_TYPE,
+    H_FACTS,
     H_HEAD,
     H_MASK,
     H_MIDDLE,
-    H_NEED,
     H_NEXT,
-    H_PLAN,
-    H_SIZE,
     H_TAIL,
     H_WORDS,
     PLAN_DECIMAL,
@@ -56,20 +59,26 @@ def lane_decimal(rows, bits, hint):
     """See `FieldRows.decimal`; quicker in the usual case of `Wide.scaled`."""
     value: cython.double
     off: cython.double
+    units: cython.longlong
     low: cython.ulonglong
+    high: cython.ulonglong
+    sign: cython.ulonglong
     if 16 <= hint <= 31:
         value = as_double(bits & ~_LANE_SIGN & _LANE_ALL) * rows.wide.reals[hint - 16]
         if value < _LANE_SURE:
-            low = whole(value)
-            off = value - low
+            # Signed numbers and doubles are turned into each other in one instruction.
+            units = cython.cast(cython.longlong, whole(value))
+            off = value - units
             if -0.25 < off < 0.25:
-                rows.decimal_high = high_product(low, rows.wide.powers[31 - hint])
-                rows.decimal_low = low * rows.wide.powers[31 - hint] & _LANE_ALL
-                if bits & _LANE_SIGN:
-                    rows.decimal_low = (~rows.decimal_low + 1) & _LANE_ALL
-                    rows.decimal_high = ~rows.decimal_high & _LANE_ALL
-                    if rows.decimal_low == 0:
-                        rows.decimal_high = rows.decimal_high + 1 & _LANE_ALL
+                low = cython.cast(cython.ulonglong, units)
+                high = high_product(low, rows.wide.powers[31 - hint])
+                low = low * rows.wide.powers[31 - hint] & _LANE_ALL
+                # Whether prices rise or fall cannot be foreseen, so there is nothing to choose.
+                sign = bits >> 63
+                low = (low ^ (0 - sign & _LANE_ALL)) + sign & _LANE_ALL
+                high = (high ^ (0 - sign & _LANE_ALL)) + (sign & (low == 0)) & _LANE_ALL
+                rows.decimal_low = low
+                rows.decimal_high = high
                 return True
     elif hint > 8:
         return False
@@ -88,10 +97,11 @@ def quick_lane(walk, rows, shapes, data, pos, end, before, index, most, base, wi
     next: cython.Py_ssize_t = 0
     row: cython.Py_ssize_t = rows.count
     top: cython.Py_ssize_t = walk.level_top
-    count: cython.Py_ssize_t = 0
+    first: cython.Py_ssize_t = top
     size: cython.Py_ssize_t
     at: cython.Py_ssize_t
     stop: cython.Py_ssize_t
+    facts: cython.ulonglong
     plan: cython.uint
     type: cython.int
     mask: cython.int
@@ -101,18 +111,22 @@ def quick_lane(walk, rows, shapes, data, pos, end, before, index, most, base, wi
     bits: cython.ulonglong
     low: cython.ulonglong
     high: cython.ulonglong
-    is_hinted: cython.bint = not shapes.has_fids
+    has_fids: cython.bint = shapes.has_fids
     is_chosen: cython.bint = False
     is_read: cython.bint = rows.keeps
     # Whether there is more to a row than the lane's own columns.
-    is_more: cython.bint = walk.has_wide or walk.path != 0 or shapes.has_fids or not rows.keeps
-    while count < most:
+    is_more: cython.bint = walk.has_wide or walk.path != 0 or not rows.keeps or not rows.is_full
+    if rows.keeps:
+        most = min(most, rows.capacity - row)
+    most += top
+    while top < most:
         next = shapes.records[record + H_NEXT]
         record = H_WORDS * next
-        if next == 0 or end - pos < cython.cast(cython.Py_ssize_t, shapes.records[record + H_NEED]):
+        facts = shapes.records[record + H_FACTS]
+        if end - pos < cython.cast(cython.Py_ssize_t, facts >> F_NEED):
             next = 0
             break
-        size = shapes.records[record + H_SIZE]
+        size = facts >> F_HEADER & 0xFF
         at = pos + size
         if (le64(data, pos, end) & shapes.records[record + H_MASK]) != shapes.records[
             record + H_HEAD
@@ -125,22 +139,19 @@ def quick_lane(walk, rows, shapes, data, pos, end, before, index, most, base, wi
         ):
             next = 0
             break
-        bits = shapes.records[record + H_PLAN]
-        plan = bits & 0xFF
-        size = bits >> 8 & 0xFF
-        type = bits >> 16 & 0xFF
-        mask = bits >> 24 & 1  # whether it has a name
+        plan = facts & 0xFF
+        size = facts >> F_SIZE & 0xFF
+        type = facts >> F_TYPE & 0xFF
+        mask = facts >> F_NAMED & 1
         name = shapes.name[next]
-        if plan == PLAN_NONE or row >= rows.capacity:
-            break
         stop = at + size
         hint = 0
         number = 0
         bits = 0
         low = 0
         high = 0
-        if walk.has_wide:
-            is_chosen = walk.level == base and 0 <= name < walk.wide.columns
+        if is_more:
+            is_chosen = walk.has_wide and walk.level == base and 0 <= name < walk.wide.columns
             is_read = rows.keeps or is_chosen
         if plan == PLAN_DECIMAL:
             if be16(data, stop, end) != 0x0601:
@@ -169,11 +180,13 @@ def quick_lane(walk, rows, shapes, data, pos, end, before, index, most, base, wi
             number = cython.cast(cython.longlong, bits)
             bits = 0
             mask |= V_INT
+        elif plan == PLAN_NONE:
+            break
         else:
             size = u8(data, at, end)
             at += 1
             stop = at + size
-            if stop > end or (size >= _LANE_LONGEST and not is_hinted):
+            if stop > end or (size >= _LANE_LONGEST and has_fids):
                 break
             if plan == PLAN_HINTED:
                 if end - stop < 4 or be16(data, stop, end) != 0x0602:
@@ -188,10 +201,10 @@ def quick_lane(walk, rows, shapes, data, pos, end, before, index, most, base, wi
             if plan == PLAN_HINTED:
                 stop += 4
         walk.level_names[top] = name
-        if is_read:
-            rows.put_values(row, mask, number, bits, low, high, hint)
         if is_more:
             rows.count = row
+            if is_read:
+                rows.put_values(row, mask, number, bits, low, high, hint)
             if is_chosen:
                 rows.mask = mask
                 rows.real_bits = bits
@@ -209,10 +222,13 @@ def quick_lane(walk, rows, shapes, data, pos, end, before, index, most, base, wi
                 rows.binary_used = 0
             elif walk.path:
                 rows.keys.set_path(row, walk.path)
-            if rows.keeps and shapes.fid[next] >= 0:
+        else:
+            rows.put_full_values(row, number, bits, low, high, hint)
+        if rows.keeps:
+            if has_fids and shapes.fid[next] >= 0:
+                rows.count = row
                 rows.put_fid(shapes.fid[next])
                 mask |= V_FID
-        if rows.keeps:
             rows.put_facts(row, index, type, cython.cast(cython.int, size), name, mask)
             row += 1
         top += 1
@@ -220,14 +236,13 @@ def quick_lane(walk, rows, shapes, data, pos, end, before, index, most, base, wi
         next = 0
         pos = stop
         index += 1
-        count += 1
         if pos == end:
             break
     rows.count = row
+    walk.lane_count = top - first
     walk.level_top = top
     walk.lane_header = header
     walk.lane_next = next
-    walk.lane_count = count
     return pos
 
 

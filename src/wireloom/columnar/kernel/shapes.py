@@ -23,15 +23,21 @@ H_TAIL = cython.declare(cython.int, 2)
 """The last word; the first again if there is no other."""
 H_MIDDLE = cython.declare(cython.int, 3)
 """The one between them, for headers of more than 16 bytes."""
-H_SIZE = cython.declare(cython.int, 4)
-"""Bytes of the header."""
-H_NEED = cython.declare(cython.int, 5)
-"""Bytes that must be there for the header to be compared, and for a number to be read."""
-H_PLAN = cython.declare(cython.int, 6)
-"""A plan (below), bytes of a number, the type's number, whether it has a name: a byte each."""
-H_NEXT = cython.declare(cython.int, 7)
+H_FACTS = cython.declare(cython.int, 4)
+"""What is read at once, a byte each: a plan (below), bytes of a number, the type's number, whether
+it has a name, bytes of the header, and how many must be there for the header to be compared and for
+a number to be read. 0 in a record that is not filled."""
+H_NEXT = cython.declare(cython.int, 5)
 """The header that came last time behind this one; 0 if there was none."""
 H_WORDS = cython.declare(cython.int, 8)
+"""A line of the processor's cache; two words are spare."""
+
+# Where in `H_FACTS` each of them is.
+F_SIZE = cython.declare(cython.int, 8)
+F_TYPE = cython.declare(cython.int, 16)
+F_NAMED = cython.declare(cython.int, 24)
+F_HEADER = cython.declare(cython.int, 32)
+F_NEED = cython.declare(cython.int, 40)
 
 # Plans: what the quick lane does with a field.
 PLAN_NONE = cython.declare(cython.int, 0)
@@ -50,7 +56,10 @@ _LONGEST_HEADER = cython.declare(cython.Py_ssize_t, 24)
 @cython.final
 @cython.cclass
 class Shapes:
-    """Headers of one format. Number 0 is none: what comes before the first field of a message."""
+    """Headers of one format. Number 0 is none: what comes before the first field of a message.
+
+    No bytes are its header: a word of which nothing is compared is not 1.
+    """
 
     def __init__(self, names: Names, has_fids: bool) -> None:
         self.names = names
@@ -70,6 +79,7 @@ class Shapes:
         self.name = longer(self.name, "i", slots, count)
         self.fid = longer(self.fid, "i", slots, count)
         self.name_sizes = longer(self.name_sizes, "i", slots, count)
+        self.records[H_HEAD] = 1
 
     def grow(self) -> None:
         """Double the room of headers."""
@@ -95,7 +105,7 @@ class Shapes:
         if found == FULL:
             return FULL
         found += 1
-        if found <= known and self.records[H_WORDS * found + H_SIZE]:
+        if found <= known and self.records[H_WORDS * found + H_FACTS]:
             self.one_name = self.name[found]
             self.one_fid = self.fid[found]
             self.one_size = self.name_sizes[found]
@@ -111,23 +121,31 @@ class Shapes:
             self.records[at + H_HEAD] = low_bytes(data, pos, size, stop)
             self.records[at + H_TAIL] = low_bytes(data, max(pos, stop - 8), size, stop)
             self.records[at + H_MIDDLE] = low_bytes(data, pos + 8, 8, stop) if size > 16 else 0
-            self.records[at + H_SIZE] = size
-            self.records[at + H_NEED] = max(size, 8)
-            self.records[at + H_PLAN] = PLAN_NONE
             self.records[at + H_NEXT] = 0
+            self.set_facts(found, cython.cast(cython.int, size), PLAN_NONE, 0, 0, 0)
         self.records[H_WORDS * cython.cast(cython.Py_ssize_t, before) + H_NEXT] = found
         return found
 
     def set_plan(self, number, plan, size, type):
         """How the quick lane reads a field with that header; `size` is that of its data."""
         at: cython.Py_ssize_t = H_WORDS * cython.cast(cython.Py_ssize_t, number)
-        need: cython.ulonglong = self.records[at + H_SIZE] + size
+        header: cython.int = cython.cast(cython.int, self.records[at + H_FACTS] >> F_HEADER & 0xFF)
+        more: cython.int = 0
         if plan == PLAN_DECIMAL:
-            need += 3
+            more = 3
         elif plan >= PLAN_STRING:
-            need += 1
-        self.records[at + H_NEED] = need if need >= 8 else 8
-        self.records[at + H_PLAN] = plan | size << 8 | type << 16 | (self.name[number] >= 0) << 24
+            more = 1
+        self.set_facts(number, header, plan, size, type, more)
+
+    def set_facts(self, number, header, plan, size, type, more):
+        """The facts of a header of `header` bytes, with `more` behind its data that must be there."""
+        at: cython.Py_ssize_t = H_WORDS * cython.cast(cython.Py_ssize_t, number)
+        facts: cython.ulonglong = max(8, header + size + more)
+        facts = facts << 8 | header
+        facts = facts << 8 | (self.name[number] >= 0)
+        facts = facts << 8 | type
+        facts = facts << 8 | size
+        self.records[at + H_FACTS] = facts << 8 | plan
 
     def parse(self, data, pos, stop, end):
         """What a header means; False when there is no room for the name."""
