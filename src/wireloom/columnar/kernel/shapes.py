@@ -138,7 +138,7 @@ class Shapes:
         self.set_facts(number, header, plan, size, type, more)
 
     def set_facts(self, number, header, plan, size, type, more):
-        """The facts of a header of `header` bytes, with `more` behind its data that must be there."""
+        """The facts of a header of so many bytes; `more` must be there behind its data."""
         at: cython.Py_ssize_t = H_WORDS * cython.cast(cython.Py_ssize_t, number)
         facts: cython.ulonglong = max(8, header + size + more)
         facts = facts << 8 | header
