@@ -4,6 +4,8 @@ import datetime
 import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -235,6 +237,19 @@ def test_filters_know_every_type_of_column() -> None:
         found = apply(batch, [(column, kind, value)])
         expected = batch.slice(0 if column == "time" else 1, 1)
         assert found.to_pylist() == expected.to_pylist(), (column, kind)
+
+
+def test_filters_do_not_have_workers_import_pandas() -> None:
+    code = """
+import sys
+from wireloom.columnar.arrays import strings
+from wireloom.spark.filters import apply
+import pyarrow as pa
+batch = pa.RecordBatch.from_arrays([strings(["a", "b"])], names=["name"])
+assert apply(batch, [("name", "In", ["b", "c"]), ("name", "EqualTo", "b")]).num_rows == 1
+sys.exit("pandas" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_modes(spark: SparkSession, captures: Path) -> None:

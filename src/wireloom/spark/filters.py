@@ -6,11 +6,14 @@ and nothing here may drop a row that Spark would keep. ``paging/Paging.java`` ma
 
 from __future__ import annotations
 
+import array
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from wireloom.columnar.arrays import strings
 
 __all__ = ["Mask", "apply", "sources"]
 
@@ -69,10 +72,11 @@ def _mask(column: pa.Array, kind: str, value: Any) -> pa.Array | None:
 
 
 def _values(values: list[Any], type: pa.DataType) -> pa.Array:
-    if pa.types.is_date32(type):
-        return pa.array(values, pa.int32()).cast(type)
-    if pa.types.is_temporal(type):
-        return pa.array(values, pa.int64()).cast(type)
+    """The values of a filter; without ``pa.array``, which would have workers import pandas."""
+    if pa.types.is_string(type):
+        return strings(values)
     if pa.types.is_floating(type) or pa.types.is_decimal(type):
         raise TypeError(f"{type} is compared by Spark alone")  # NaN, and scales
-    return pa.array(values, type)
+    data = pa.py_buffer(array.array("q", values))
+    numbers = pa.Array.from_buffers(pa.int64(), len(values), [None, data])
+    return numbers.cast(pa.int32() if pa.types.is_date32(type) else type).cast(type)
