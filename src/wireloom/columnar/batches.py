@@ -128,15 +128,32 @@ class _TableBatches(ABC):
         self._paths = NameColumn()
         self._same_columns: dict[str, pa.Array] = {}
         self._same_count = -1
+        self._is_open = True
 
     def emit(self) -> Batches:
         """The rows so far as a batch, if there are any, and a new start."""
-        if not self.rows.count:
-            return
+        if self.rows.count:
+            yield self.name, self._batch()
+            self.rows.reset()
+
+    def close(self) -> Batches:
+        """The rows so far as a batch, if there are any; no memory is kept until `open`."""
+        if self.rows.count:
+            batch = self._batch()
+            self.rows.let_go()
+            self._is_open = False
+            yield self.name, batch
+
+    def open(self) -> None:
+        """See to it that there is room for rows."""
+        if not self._is_open:
+            self.rows.reset()
+            self._is_open = True
+
+    def _batch(self) -> pa.RecordBatch:
         self.rows.finish()
         arrays = [self._array(column) for column in self.table.columns]
-        yield self.name, pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-        self.rows.reset()
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def make_room(self) -> Batches:
         """Go on with an empty batch; with a larger one where not even that has room."""
@@ -223,11 +240,8 @@ class FieldBatches(_TableBatches):
         self._valid: list[pa.Buffer] = []
         self._types = {name: index for index, name in enumerate(field_types())}
 
-    def emit(self) -> Batches:
-        """The rows so far as a batch, if there are any, and a new start."""
+    def _batch(self) -> pa.RecordBatch:
         count = self.rows.count
-        if not self.rows.keeps or not count:
-            return
         stride = (count + 7) // 8
         self._valid = []
         for part in ("low", "high"):
@@ -235,7 +249,7 @@ class FieldBatches(_TableBatches):
             flags = memoryview(self.rows.buffers[part]).cast("B")
             self._kernel.pack_bits(flags, count, memoryview(bits).cast("B")[: 8 * stride])
             self._valid += [bits.slice(stride * i, stride) for i in range(8)]
-        yield from super().emit()
+        return super()._batch()
 
     def add(self, walk: Any, row: Mapping[str, Any], values: list[tuple[int, Any]]) -> None:
         """A row of the object path."""
@@ -444,12 +458,18 @@ class BatchSet:
         self._walk.stream = self._numbers[key]
         for each in (self.fields, self.messages, self.wide):
             each.has_times = has_times
+        self.open()
+
+    def open(self) -> None:
+        """See to it that there is room for rows."""
+        for each in (self.fields, self.messages, self.wide):
+            each.open()
 
     def is_empty(self) -> bool:
         """Whether no table has rows."""
         return not any(each.rows.count for each in (self.fields, self.messages, self.wide))
 
     def flush(self) -> Batches:
-        """The rows so far, of all tables."""
+        """The rows so far, of all tables; `open` before others follow."""
         for each in (self.messages, self.fields, self.wide):
-            yield from each.emit()
+            yield from each.close()

@@ -275,6 +275,7 @@ class MessageDecoder:
         if walk.names.count > _MAX_NAMES or walk.paths.count > _MAX_NAMES:
             # Numbers of names change now: nothing may be left that has the old ones.
             yield from self._batches.flush()
+            self._batches.open()
             walk.forget_names(self._chosen)
             walk.set_base(self._path.encode("utf-8", "surrogateescape"))
 

@@ -293,8 +293,10 @@ class Tabulator:
             self._waiting.popleft()
             for origin, frames, size in made.refused:
                 origin.tally.refuse(frames, size)
-            for name, batch in made.batches:
-                yield from self._counted(self._collector.add(name, batch))
+            batches = made.batches
+            batches.reverse()
+            while batches:  # those that were given out are not kept
+                yield from self._counted(self._collector.add(*batches.pop()))
             yield from self._small(lot, made.errors)
 
     def _small(self, lot: Lot, errors: list[dict[str, Any]]) -> Batches:

@@ -87,7 +87,6 @@ class FieldRows:
 
     def reset(self) -> None:
         """Start a new batch with new columns."""
-        rows = self.capacity
         self.count = self.text_used = self.binary_used = 0
         # What most rows of the last batch had, most of the next will have.
         self.dense &= self.seen | ~(V_DECIMAL | V_HINT)
@@ -104,6 +103,16 @@ class FieldRows:
         self.real_hint = -1
         self.real_single = False
         self.mark()
+        self._make(self.capacity, self.text_capacity, self.binary_capacity)
+        self.text_ends[0] = 0
+        self.binary_ends[0] = 0
+
+    def let_go(self) -> None:
+        """Leave the memory to the batch that was made of it; `reset` comes before the next row."""
+        self.count = 0
+        self._make(0, 0, 0)
+
+    def _make(self, rows: int, text: int, binary: int) -> None:
         self.keys.reset(rows if self.keeps else 0, self.allocate)
         self.low = self._column("low", "B", rows, 1)
         self.high = self._column("high", "B", rows, 1)
@@ -121,11 +130,9 @@ class FieldRows:
         self.fid = self._column("fid", "i", rows, self.want & V_FID)
         self.partial = self._column("partial_offset", "q", rows, self.want & V_PARTIAL)
         self.text_ends = self._column("text_ends", "i", rows + 1, self.want & V_TEXT)
-        self.text = self._column("text", "B", self.text_capacity, self.want & V_TEXT)
+        self.text = self._column("text", "B", text, self.want & V_TEXT)
         self.binary_ends = self._column("binary_ends", "i", rows + 1, self.want & V_BINARY)
-        self.binary = self._column("binary", "B", self.binary_capacity, self.want & V_BINARY)
-        self.text_ends[0] = 0
-        self.binary_ends[0] = 0
+        self.binary = self._column("binary", "B", binary, self.want & V_BINARY)
 
     def _column(self, name: str, code: str, rows: int, is_wanted: int) -> memoryview:
         return new_column(self.buffers, self.allocate, name, code, rows if is_wanted else 0)

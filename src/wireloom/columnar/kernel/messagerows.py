@@ -34,10 +34,17 @@ class MessageRows:
 
     def reset(self) -> None:
         """Start a new batch with new columns."""
-        rows = self.capacity
+        self.count = self.mark_count = 0
+        self._make(self.capacity)
+
+    def let_go(self) -> None:
+        """Leave the memory to the batch that was made of it; `reset` comes before the next row."""
+        self.count = 0
+        self._make(0)
+
+    def _make(self, rows: int) -> None:
         want = self.want
         make, found = new_column, self.buffers
-        self.count = self.mark_count = 0
         self.keys.reset(rows, self.allocate)
         # Unwanted ones too: they are small, and writing them is quicker than asking.
         self.format = make(found, self.allocate, "format", "b", rows)

@@ -106,15 +106,22 @@ class WideRows:
 
     def reset(self) -> None:
         """Start a new batch with new columns."""
-        rows = self.capacity
-        make, found = new_column, self.buffers
         self.count = self.mark_count = 0
         self.text_used = self.mark_text = 0
+        self._make(self.capacity, self.text_capacity)
+
+    def let_go(self) -> None:
+        """Leave the memory to the batch that was made of it; `reset` comes before the next row."""
+        self.count = 0
+        self._make(0, 0)
+
+    def _make(self, rows: int, text: int) -> None:
+        make, found = new_column, self.buffers
         self.keys.reset(rows, self.allocate)
         self.misfits = make(found, self.allocate, "misfits", "i", rows)
         self.words = make(found, self.allocate, "words", "Q", max(1, self.row_words) * rows)
         self.flags = make(found, self.allocate, "flags", "B", max(1, self.columns) * rows)
-        self.text = make(found, self.allocate, "text", "B", self.text_capacity)
+        self.text = make(found, self.allocate, "text", "B", text)
 
     def grow_rows(self) -> None:
         """Make room for a frame with more messages than a batch has; the batch is empty."""
