@@ -7,6 +7,7 @@ its end), so that a check which may only take a few steps stops at the same plac
 from __future__ import annotations
 
 from wireloom.columnar.kernel import shim as cython
+from wireloom.columnar.kernel.layouts import Layouts
 from wireloom.columnar.kernel.primitives import be16, be32, find_zero, room, u8
 
 __all__ = ["Contents"]
@@ -20,6 +21,7 @@ UNKNOWN_FIELD = cython.declare(cython.int, -3)
 
 _HINTS = cython.declare(cython.int, 0b10011111100)
 """Bits 2 to 7 and 10: the TibMsg types that a hint may have."""
+_LAYOUT_WORDS = cython.declare(cython.int, 128)
 _DEEPEST = cython.declare(cython.int, 64)
 """As the object path's `MAX_DEPTH`s."""
 _RV_HEADER = cython.declare(cython.int, 8)
@@ -55,8 +57,10 @@ QF_SIZE_SHIFT = cython.declare(cython.int, 4)
 class Contents:
     """The walkers, with the levels of nesting that they keep."""
 
-    def __init__(self, table: memoryview) -> None:
+    def __init__(self, table: memoryview, layouts: int) -> None:
+        """Walkers that remember so many layouts that were good."""
         self.table = table
+        self.known = Layouts(layouts, _LAYOUT_WORDS if layouts else 0, 0)
         self.ends = memoryview(bytearray(8 * 256)).cast("q")
         self.array_ends = memoryview(bytearray(8 * 256)).cast("q")
         self.is_open = memoryview(bytearray(256))
@@ -77,9 +81,18 @@ class Contents:
         hint_key: cython.uint
         key: cython.uint
         code: cython.uint
+        start: cython.Py_ssize_t = pos
+        is_flat: cython.bint = steps < 0
+        found: cython.Py_ssize_t
+        if is_flat:
+            found = self.known.find(data, pos, end)
+            if found >= 0:
+                return self.known.counts[found]
         while True:
             if pos == end:
                 if depth == 0:
+                    if is_flat and self.known.is_due(end - start):
+                        self.keep_tibmsg(data, start, end, count)
                     return count
                 depth -= 1
                 end = self.ends[depth]
@@ -106,6 +119,7 @@ class Contents:
                 return BROKEN
             pos = data_end
             if code == 1:
+                is_flat = False
                 if count == steps:
                     return ENOUGH
                 count += 1
@@ -138,6 +152,31 @@ class Contents:
             if count == steps:
                 return ENOUGH
             count += 1
+
+    def keep_tibmsg(self, data, pos, end, count):
+        """Keep the layout of a good body without nested messages: all that was looked at."""
+        start: cython.Py_ssize_t = pos
+        slot: cython.Py_ssize_t = self.known.start(data, pos, end)
+        key_at: cython.Py_ssize_t
+        data_at: cython.Py_ssize_t
+        stop: cython.Py_ssize_t
+        key: cython.uint
+        code: cython.uint
+        while pos < end:
+            key_at = pos + 1 + u8(data, pos, end)
+            key = u8(data, key_at, end)
+            code = key & 15
+            data_at = key_at + (5 if key & 0x80 else 2)
+            self.known.cover(slot, pos - start, data_at - start)
+            pos = data_at
+            pos += be32(data, key_at + 1, end) if key & 0x80 else u8(data, key_at + 1, end)
+            if key & 0x40 or code == 8 or code == 9:
+                stop = pos + (5 if u8(data, pos, end) & 0x80 else 2)
+                self.known.cover(slot, pos - start, stop - start)
+                if code != 8 and code != 9:
+                    stop += be32(data, pos + 1, end) if stop - pos == 5 else u8(data, pos + 1, end)
+                pos = stop
+        self.known.finish(slot, end - start, count)
 
     def qform(self, data, pos, end, steps):
         """Fields in the QForm body ``data[pos:end]``; or `BROKEN`, `ENOUGH`, `UNKNOWN_FIELD`."""
@@ -192,9 +231,18 @@ class Contents:
         sizing: cython.longlong
         kind: cython.longlong
         content: cython.longlong
+        start: cython.Py_ssize_t = pos
+        is_flat: cython.bint = steps < 0 and not is_document
+        found: cython.Py_ssize_t
+        if is_flat:
+            found = self.known.find(data, pos, end)
+            if found >= 0:
+                return self.known.counts[found]
         while True:
             if pos == end:
                 if depth == 0:
+                    if is_flat and self.known.is_due(end - start):
+                        self.keep_tibrv(data, start, end, count)
                     return count
                 if self.is_open[depth - 1]:
                     # The end of a message, which may be an element.
@@ -243,6 +291,8 @@ class Contents:
                 return BROKEN
             if sizing == RV_OWN and data_end < data_at + _RV_HEADER:
                 return BROKEN
+            if content or sizing == RV_OWN:
+                is_flat = False
             if is_document and not rv_plausible(kind, data, data_at, data_end):
                 return BROKEN
             if is_deep and content and not rv_content(content, data, data_at, data_end):
@@ -269,6 +319,29 @@ class Contents:
                 pos = data_at + 4
                 end = pos
             depth += 1
+
+    def keep_tibrv(self, data, pos, end, count):
+        """Keep the layout of a good body whose fields have no structure: all that was looked at."""
+        start: cython.Py_ssize_t = pos
+        slot: cython.Py_ssize_t = self.known.start(data, pos, end)
+        at: cython.Py_ssize_t
+        size: cython.uint
+        is_long: cython.bint
+        while pos < end:
+            at = pos + 1 + u8(data, pos, end)
+            is_long = self.table[u8(data, at, end)] & 15 != RV_LITERAL
+            size = u8(data, at + 1, end)
+            at += 2
+            if is_long and size == 0x7A:
+                size = be32(data, at, end)
+                self.known.cover(slot, pos - start, at + 4 - start)
+            elif is_long and size == 0x79:
+                size = be16(data, at, end)
+                self.known.cover(slot, pos - start, at + 2 - start)
+            else:
+                self.known.cover(slot, pos - start, at - start)
+            pos = at + size
+        self.known.finish(slot, end - start, count)
 
 
 def rv_plausible(kind, data, pos, end):

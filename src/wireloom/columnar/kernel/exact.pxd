@@ -1,5 +1,6 @@
 from libc.string cimport memcpy
 cdef inline double as_double(unsigned long long bits) noexcept nogil
+cdef inline unsigned long long as_bits(double value) noexcept nogil
 cdef double to_single(double value) noexcept nogil
 cdef inline unsigned long long whole(double value) noexcept nogil
 cdef inline long long as_signed(unsigned long long value) noexcept nogil

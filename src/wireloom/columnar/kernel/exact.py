@@ -38,6 +38,15 @@ def as_double(bits):
     return struct.unpack("<d", struct.pack("<Q", bits))[0]
 
 
+def as_bits(value):
+    """The bits of a double."""
+    bits: cython.ulonglong = 0
+    if cython.compiled:
+        memcpy(cython.address(bits), cython.address(value), 8)
+        return bits
+    return struct.unpack("<Q", struct.pack("<d", value))[0]
+
+
 def to_single(value):
     """The double nearest to `value` that is a single; `value` is in their range."""
     if cython.compiled:

@@ -2,7 +2,7 @@ cdef class FieldRows:
     cdef readonly Py_ssize_t capacity, count, text_capacity, text_used, binary_capacity, binary_used
     cdef readonly int want, dense, seen
     cdef readonly bint keeps
-    cdef bint is_full
+    cdef bint is_full, is_whole
     cdef readonly KeyRows keys
     cdef readonly dict buffers
     cdef object allocate

@@ -93,7 +93,11 @@ class FieldRows:
         self.dense |= self.seen & self.want & (V_DECIMAL | V_HINT)
         most: cython.int = V_INT | V_REAL | V_DECIMAL | V_HINT
         every: cython.int = V_POSITION | V_TYPE | V_SIZE | V_NAME | V_TEXT
+        hinted: cython.int = V_DECIMAL | V_HINT
         self.is_full = self.dense & most == most and self.want & every == every
+        every |= V_INT | V_REAL
+        self.is_whole = self.keeps and self.want & every == every
+        self.is_whole &= self.dense & hinted == hinted or self.dense & hinted == 0
         self.text_start = self.binary_start = 0
         self.text_stop = -1
         self.seen = self.mask = 0

@@ -39,6 +39,8 @@ _TIBMSG_HEADER = cython.declare(cython.int, 9)
 _TIBMSG_MAGIC = cython.declare(cython.uint, 0xCE13AA1F)
 _TIBRV_HEADER = cython.declare(cython.int, 8)
 _TIBRV_MAGIC = cython.declare(cython.uint, 0x9955EEAA)
+_LAYOUTS = cython.declare(cython.int, 16)
+"""Layouts of messages that a scanner remembers."""
 _QFORM_HEADER = cython.declare(cython.int, 8)
 _QFORM_MAGIC_WORD = cython.declare(cython.uint, 0x11111112)
 
@@ -57,7 +59,8 @@ class HeaderRules:
         self.max_frame = max_frame
         self.has_magic = has_magic
         self.needed = 0
-        self.contents = Contents(table)
+        has_layouts = format in (FORMAT_TIBMSG, FORMAT_TIBRV)
+        self.contents = Contents(table, _LAYOUTS if has_layouts else 0)
 
     def measure(self, data, pos, end):
         """Bytes of the frame whose header starts at `pos`; or `NO_HEADER`, `CUT_HEADER`."""

@@ -8,7 +8,7 @@ one, and comes back. It checks what the walkers check and gives the same rows.
 from __future__ import annotations
 
 from wireloom.columnar.kernel import shim as cython
-from wireloom.columnar.kernel.exact import HINT_BLANK, as_double, whole
+from wireloom.columnar.kernel.exact import HINT_BLANK, as_bits, as_double, as_signed
 from wireloom.columnar.kernel.fieldrows import (
     V_BLANK,
     V_DECIMAL,
@@ -18,20 +18,15 @@ from wireloom.columnar.kernel.fieldrows import (
     V_REAL,
 )
 from wireloom.columnar.kernel.names import high_product
-from wireloom.columnar.kernel.primitives import be16, be64, le64, u8
+from wireloom.columnar.kernel.primitives import be16, be64, u8
 from wireloom.columnar.kernel.scalars import put_date_text, put_time_text, signed_of, unsigned_of
 from wireloom.columnar.kernel.shapes import (
     F_HEADER,
     F_NAMED,
-    F_NEED,
     F_SIZE,
     F_TYPE,
     H_FACTS,
-    H_HEAD,
-    H_MASK,
-    H_MIDDLE,
     H_NEXT,
-    H_TAIL,
     H_WORDS,
     PLAN_DECIMAL,
     PLAN_HINTED,
@@ -49,8 +44,10 @@ __all__: list[str] = []
 wide_state = later("carried", "wide_state")
 
 _LANE_SURE = cython.declare(cython.double, 2251799813685248.0)
+_LANE_SHIFT = cython.declare(cython.double, 6755399441055744.0)
+"""3 * 2**51."""
+_LANE_SHIFT_BITS = cython.declare(cython.longlong, 0x4338000000000000)
 _LANE_ALL = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
-_LANE_SIGN = cython.declare(cython.ulonglong, 0x8000000000000000)
 _LANE_LONGEST = cython.declare(cython.uint, 0x79)
 """From here on the size of a TibrvMsg string is not this byte."""
 
@@ -58,27 +55,25 @@ _LANE_LONGEST = cython.declare(cython.uint, 0x79)
 def lane_decimal(rows, bits, hint):
     """See `FieldRows.decimal`; quicker in the usual case of `Wide.scaled`."""
     value: cython.double
+    shifted: cython.double
     off: cython.double
     units: cython.longlong
     low: cython.ulonglong
-    high: cython.ulonglong
-    sign: cython.ulonglong
+    power: cython.ulonglong
     if 16 <= hint <= 31:
-        value = as_double(bits & ~_LANE_SIGN & _LANE_ALL) * rows.wide.reals[hint - 16]
-        if value < _LANE_SURE:
-            # Signed numbers and doubles are turned into each other in one instruction.
-            units = cython.cast(cython.longlong, whole(value))
-            off = value - units
+        value = as_double(bits) * rows.wide.reals[hint - 16]
+        if -_LANE_SURE < value < _LANE_SURE:
+            # So large a double has no fraction, and its last bits are the number.
+            shifted = value + _LANE_SHIFT
+            off = value - (shifted - _LANE_SHIFT)
             if -0.25 < off < 0.25:
-                low = cython.cast(cython.ulonglong, units)
-                high = high_product(low, rows.wide.powers[31 - hint])
-                low = low * rows.wide.powers[31 - hint] & _LANE_ALL
-                # Whether prices rise or fall cannot be foreseen, so there is nothing to choose.
-                sign = bits >> 63
-                low = (low ^ (0 - sign & _LANE_ALL)) + sign & _LANE_ALL
-                high = (high ^ (0 - sign & _LANE_ALL)) + (sign & (low == 0)) & _LANE_ALL
-                rows.decimal_low = low
-                rows.decimal_high = high
+                units = as_signed(as_bits(shifted)) - _LANE_SHIFT_BITS
+                low = cython.cast(cython.ulonglong, units) & _LANE_ALL
+                power = rows.wide.powers[31 - hint]
+                rows.decimal_high = (
+                    high_product(low, power) - (power if units < 0 else 0) & _LANE_ALL
+                )
+                rows.decimal_low = low * power & _LANE_ALL
                 return True
     elif hint > 8:
         return False
@@ -123,20 +118,7 @@ def quick_lane(walk, rows, shapes, data, pos, end, before, index, most, base, wi
         next = shapes.records[record + H_NEXT]
         record = H_WORDS * next
         facts = shapes.records[record + H_FACTS]
-        if end - pos < cython.cast(cython.Py_ssize_t, facts >> F_NEED):
-            next = 0
-            break
-        size = facts >> F_HEADER & 0xFF
-        at = pos + size
-        if (le64(data, pos, end) & shapes.records[record + H_MASK]) != shapes.records[
-            record + H_HEAD
-        ]:
-            next = 0
-            break
-        if size > 8 and (
-            le64(data, at - 8, end) != shapes.records[record + H_TAIL]
-            or (size > 16 and le64(data, pos + 8, end) != shapes.records[record + H_MIDDLE])
-        ):
+        if not shapes.is_at(record, facts, data, pos, end):
             next = 0
             break
         plan = facts & 0xFF
@@ -144,6 +126,7 @@ def quick_lane(walk, rows, shapes, data, pos, end, before, index, most, base, wi
         type = facts >> F_TYPE & 0xFF
         mask = facts >> F_NAMED & 1
         name = shapes.name[next]
+        at = pos + (facts >> F_HEADER & 0xFF)
         stop = at + size
         hint = 0
         number = 0

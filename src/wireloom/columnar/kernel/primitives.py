@@ -17,6 +17,7 @@ __all__ = [
     "copy_short",
     "count_zeros",
     "find_zero",
+    "is_alike",
     "is_ascii",
     "le16",
     "le32",
@@ -146,6 +147,26 @@ def copy_short(out, at, data, pos, stop, end):
         at += 8
         pos += 8
     return True
+
+
+def is_alike(data, pos, end, words, masks):
+    """Whether ``data[pos:end]`` has all bytes that the masks select as the words have them.
+
+    There are as many words and masks as the bytes need.
+    """
+    other: cython.ulonglong = 0
+    count: cython.Py_ssize_t = (end - pos) >> 3
+    i: cython.Py_ssize_t
+    # Nothing to decide on the way, so that compilers take several words at a time.
+    for i in range(count):
+        if cython.compiled:
+            other |= (wireloom_load64(cython.address(data[pos + 8 * i]), 0) ^ words[i]) & masks[i]
+        else:
+            other |= (le64(data, pos + 8 * i, end) ^ words[i]) & masks[i]
+    pos += 8 * count
+    if pos < end:
+        other |= (low_bytes(data, pos, end - pos, end) ^ words[count]) & masks[count]
+    return other == 0
 
 
 def find_zero(data, pos, end):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from wireloom.columnar.kernel import shim as cython
 from wireloom.columnar.kernel.names import FULL, Names, longer
-from wireloom.columnar.kernel.primitives import be16, low_bytes, u8
+from wireloom.columnar.kernel.primitives import be16, le64, low_bytes, u8
 
 __all__: list[str] = []
 
@@ -125,6 +125,18 @@ class Shapes:
             self.set_facts(found, cython.cast(cython.int, size), PLAN_NONE, 0, 0, 0)
         self.records[H_WORDS * cython.cast(cython.Py_ssize_t, before) + H_NEXT] = found
         return found
+
+    def is_at(self, record, facts, data, pos, end):
+        """Whether the header of a record stands at `pos`, with as many bytes as it asks for."""
+        size: cython.Py_ssize_t = facts >> F_HEADER & 0xFF
+        if end - pos < cython.cast(cython.Py_ssize_t, facts >> F_NEED):
+            return False
+        if (le64(data, pos, end) & self.records[record + H_MASK]) != self.records[record + H_HEAD]:
+            return False
+        return size <= 8 or (
+            le64(data, pos + size - 8, end) == self.records[record + H_TAIL]
+            and (size <= 16 or le64(data, pos + 8, end) == self.records[record + H_MIDDLE])
+        )
 
     def set_plan(self, number, plan, size, type):
         """How the quick lane reads a field with that header; `size` is that of its data."""

@@ -6,6 +6,7 @@ from wireloom.columnar.kernel import shim as cython
 from wireloom.columnar.kernel.lane import quick_lane
 from wireloom.columnar.kernel.names import FULL
 from wireloom.columnar.kernel.primitives import be32, room, u8
+from wireloom.columnar.kernel.repeats import keep_layout, repeated_rows
 from wireloom.columnar.kernel.scalars import (
     KIND_INT,
     KIND_OPAQUE,
@@ -66,6 +67,8 @@ def tibmsg_message(walk, rows, shapes, data, pos, end, carried):
     name_size: cython.Py_ssize_t
     left: cython.Py_ssize_t = walk.max_fields
     base: cython.Py_ssize_t = walk.level
+    body: cython.Py_ssize_t
+    has_layouts: cython.bint = rows.is_whole and not walk.has_wide
     deepest: cython.Py_ssize_t = base
     is_chosen: cython.bint = False
     is_read: cython.bint
@@ -97,6 +100,14 @@ def tibmsg_message(walk, rows, shapes, data, pos, end, carried):
         return state
     message_row = walk.message_row
     wide_row = walk.wide_row
+    body = pos
+    if has_layouts:
+        index = cython.cast(
+            cython.int, repeated_rows(walk, rows, walk.tibmsg_layouts, data, pos, end, left)
+        )
+        if index > 0:
+            walk.message_end = end
+            return walk.close(message_row, wide_row, index, 0)
     while True:
         if pos == end:
             if walk.level == base:
@@ -228,6 +239,8 @@ def tibmsg_message(walk, rows, shapes, data, pos, end, carried):
                 return walk.refuse(NEED_TEXT)
         index += 1
     walk.message_end = end
+    if has_layouts and deepest == base:
+        keep_layout(walk.tibmsg_layouts, rows, shapes, data, body, end, index)
     return walk.close(message_row, wide_row, index, cython.cast(cython.int, deepest - base))
 
 

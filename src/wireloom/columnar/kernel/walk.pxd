@@ -5,6 +5,7 @@ cdef class Walk:
     cdef readonly Dates dates
     cdef readonly Names names, paths
     cdef Shapes tibmsg_shapes, tibrv_shapes
+    cdef Layouts tibmsg_layouts, tibrv_layouts
     cdef readonly bint has_messages, has_wide, is_nested, has_dictionary, is_asking
     cdef readonly int need
     cdef readonly Py_ssize_t need_bytes

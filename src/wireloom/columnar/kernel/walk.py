@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from wireloom.columnar.kernel import shim as cython
 from wireloom.columnar.kernel.fieldrows import FieldRows
+from wireloom.columnar.kernel.layouts import Layouts
 from wireloom.columnar.kernel.messagerows import MessageRows
 from wireloom.columnar.kernel.names import FULL, Names
 from wireloom.columnar.kernel.primitives import copy_bytes, u8
@@ -58,6 +59,10 @@ MOST_CARRIED_BYTES = cython.declare(cython.longlong, 67108864)
 """As in `wireloom.nesting`: levels of messages in payloads, and bytes of those payloads."""
 _MOST_COMPARED = cython.declare(cython.Py_ssize_t, 1048576)
 """Names compared, for the paths of one frame, before the object path is quicker."""
+LAYOUTS = cython.declare(cython.int, 16)
+LAYOUT_WORDS = cython.declare(cython.int, 128)
+LAYOUT_FIELDS = cython.declare(cython.int, 64)
+"""How many layouts of a format are remembered, and how large their messages can be."""
 _LONGEST_PATH = cython.declare(cython.Py_ssize_t, 1000)
 
 _NO_MAP = bytes(256)
@@ -156,6 +161,8 @@ class Walk:
         self.paths.add(b"")
         self.tibmsg_shapes = Shapes(self.names, False)
         self.tibrv_shapes = Shapes(self.names, True)
+        self.tibmsg_layouts = Layouts(LAYOUTS, LAYOUT_WORDS, LAYOUT_FIELDS)
+        self.tibrv_layouts = Layouts(LAYOUTS, LAYOUT_WORDS, LAYOUT_FIELDS)
         self.fid_names = memoryview(bytearray(4 * max(1, len(self.fid_kinds)))).cast("i")
         self.base_path = self.base_size = 0
 

@@ -1,0 +1,167 @@
+"""Messages whose layout repeats: read by it, with the same rows as without; damage is noticed."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from importlib import import_module
+from random import Random
+
+import pytest
+
+from wireloom.columnar import kernel as kernels
+from wireloom.columnar.wide import choose
+from wireloom.formats import tibmsg, tibrv
+from wireloom.formats._tib.values import Date, Time
+from wireloom.testing.tabled import check_messages
+from wireloom.testing.twins import check_scan
+from wireloom.wire import Limits
+
+MESSAGES = {"compiled": 3000, "interpreted": 200}
+CHOICE = choose(["BID:decimal(18,4)", "SYMBOL:text"], {})
+BYTES = (0, 1, 2, 6, 15, 16, 31, 32, 127, 128, 255)
+"""Hints, sizes and types among them."""
+
+
+@pytest.fixture
+def count(kernel):
+    return MESSAGES["interpreted" if kernel is kernels.interpreted() else "compiled"]
+
+
+def _quote(random):
+    price = random.randrange(-5_000_000, 5_000_000)
+    return {
+        "MSG_TYPE": random.randrange(100),
+        "SYMBOL": "".join(random.choices("ABCDEFGH", k=4)),
+        "BID": Decimal(price).scaleb(-4),
+        "ASK": Decimal(price + 1).scaleb(-4),
+        "SIZE": random.randrange(-5000, 5000),
+        "A_NAME_QUITE_LONG": random.random() * 10.0 ** random.randrange(-20, 20),
+        "NETCHNG": Decimal(random.randrange(-99, 99)).scaleb(-random.randrange(10)),
+        "DAY": Date(2024, random.randrange(1, 13), random.randrange(1, 29)),
+        "AT": Time(random.randrange(24), random.randrange(60), random.randrange(60)),
+    }
+
+
+def _status(random):
+    return {"STATE": random.choice(["up", "ok"]), "CODE": random.randrange(9), "LOAD": 0.5}
+
+
+def _message(name, values):
+    if name == "tibmsg":
+        return tibmsg.build(values).encode()
+    plain = {
+        key: float(value)
+        if isinstance(value, Decimal)
+        else str(value)
+        if isinstance(value, Date | Time)
+        else value
+        for key, value in values.items()
+    }
+    return tibrv.build(plain).encode()
+
+
+def _messages(name, random, count, kinds=(_quote,)):
+    return [_message(name, random.choice(kinds)(random)) for _ in range(count)]
+
+
+def _damaged(messages, random):
+    """The same, most of them with some bytes changed, but none with another length."""
+    found = []
+    for message in messages:
+        raw = bytearray(message)
+        for _ in range(random.choice((0, 0, 1, 1, 2, 5))):
+            at = random.randrange(9, len(raw))
+            raw[at] = random.choice((*BYTES, random.randrange(256)))
+        found.append(bytes(raw))
+    return found
+
+
+@pytest.fixture
+def used(monkeypatch):
+    """How many messages the interpreted kernel has read by their layout."""
+    found = []
+    for name in ("tibmsg", "tibrv"):
+        part = import_module(f"wireloom.columnar.kernel.{name}")
+        read = part.repeated_rows
+
+        def counted(*arguments, read=read):
+            fields = read(*arguments)
+            found.append(fields > 0)
+            return fields
+
+        monkeypatch.setattr(part, "repeated_rows", counted)
+    return found
+
+
+@pytest.mark.parametrize("name", ["tibmsg", "tibrv"])
+def test_most_messages_of_a_feed_are_read_by_their_layout(name, used):
+    random = Random(1)
+    frames = _messages(name, random, 100, (_quote, _status))
+    check_messages(name, frames, kernel=kernels.interpreted())
+    assert len(used) == 100
+    assert used.count(True) > 90
+
+
+def test_a_layout_takes_the_place_of_one_that_no_longer_comes(used):
+    first = [_message("tibmsg", {"ABC": number, "X": 1.5}) for number in range(10)]
+    other = [_message("tibmsg", {"X": 1.5, "ABC": number}) for number in range(30)]
+    assert len(first[0]) == len(other[0])
+    check_messages("tibmsg", first + other, kernel=kernels.interpreted())
+    assert used[5:10] == [True] * 5
+    assert not used[10]
+    assert used[25:] == [True] * 15
+
+
+@pytest.mark.parametrize("name", ["tibmsg", "tibrv"])
+def test_rows_are_those_of_the_object_path(name, kernel, count):
+    random = Random(2)
+    check_messages(name, _messages(name, random, count), kernel=kernel)
+    check_messages(name, _messages(name, random, count, (_quote, _status)), kernel=kernel)
+
+
+@pytest.mark.parametrize("name", ["tibmsg", "tibrv"])
+def test_damage_is_noticed(name, kernel, count):
+    random = Random(3)
+    for batch_rows in (1 << 16, 50, 7):
+        frames = _damaged(_messages(name, random, count, (_quote, _status)), random)
+        check_messages(name, frames, kernel=kernel, batch_rows=batch_rows)
+
+
+@pytest.mark.parametrize("name", ["tibmsg", "tibrv"])
+def test_scanners_notice_it_too(name, kernel, count):
+    random = Random(4)
+    for _ in range(8):
+        frames = _damaged(_messages(name, random, count // 8, (_quote, _status)), random)
+        check_scan(name, b"".join(frames), kernel=kernel, chunked=False)
+
+
+def test_long_sizes_and_hints_are_part_of_a_layout(kernel):
+    random = Random(5)
+    fields = (
+        b"\2A\0\x83\0\0\0\3abc"  # opaque, with a long size
+        b"\2B\0\xc2\0\0\0\3hi\0\x86\0\0\0\2\1\0"  # a text, and a hint with a long size
+        b"\2C\0\x08\4abcd\5\2"  # an array of numbers
+        b"\2D\0\x09\2xy\6\1"  # part of a text
+    )
+    good = b"\xce\x13\xaa\x1f\1" + len(fields).to_bytes(4, "big") + fields
+    frames = [good] * 20 + _damaged([good] * 300, random)
+    check_messages("tibmsg", frames, kernel=kernel)
+    check_scan("tibmsg", b"".join(frames), kernel=kernel, chunked=False)
+    fields = b"\2A\0\x07\x7a\0\0\0\7abc\2B\0\x08\x79\0\5ab\0\2C\0\x0b\2\1\2\2D\0\x09\1\1"
+    good = (len(fields) + 8).to_bytes(4, "big") + b"\x99\x55\xee\xaa" + fields
+    frames = [good] * 20 + _damaged([good] * 300, random)
+    check_messages("tibrv", frames, kernel=kernel)
+    check_scan("tibrv", b"".join(frames), kernel=kernel, chunked=False)
+
+
+@pytest.mark.parametrize("name", ["tibmsg", "tibrv"])
+def test_columns_wide_rows_and_limits(name, kernel, count):
+    random = Random(6)
+    frames = _damaged(_messages(name, random, count // 10, (_quote, _status)), random)
+    check_messages(name, frames, kernel=kernel, choice=CHOICE)
+    for left in ("value_date", "value_decimal", "hint", "value_text"):
+        columns = ["frame_offset", "position", "name", "type", "size", "value_int", "value_real"]
+        columns += {"value_date", "value_decimal", "hint", "value_text"} - {left}
+        check_messages(name, frames, kernel=kernel, select={"fields": columns})
+    check_messages(name, frames, kernel=kernel, limits=Limits(max_fields=8))
+    check_messages(None, frames, kernel=kernel)
