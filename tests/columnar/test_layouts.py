@@ -8,11 +8,12 @@ from random import Random
 
 import pytest
 
+from wireloom.columnar import decode_bytes
 from wireloom.columnar import kernel as kernels
 from wireloom.columnar.wide import choose
 from wireloom.formats import tibmsg, tibrv
 from wireloom.formats._tib.values import Date, Time
-from wireloom.testing.tabled import check_messages
+from wireloom.testing.tabled import WIDE_TYPES, check_messages, plain_rows
 from wireloom.testing.twins import check_scan
 from wireloom.wire import Limits
 
@@ -74,6 +75,11 @@ def _damaged(messages, random):
             raw[at] = random.choice((*BYTES, random.randrange(256)))
         found.append(bytes(raw))
     return found
+
+
+def _wide(name, data, kernel, tables, columns):
+    found = decode_bytes(data, name, tables=tables, columns=columns, kernel=kernel, batch_rows=50)
+    return [row for table, batch in found if table == "wide" for row in plain_rows(batch)]
 
 
 @pytest.fixture
@@ -152,6 +158,27 @@ def test_long_sizes_and_hints_are_part_of_a_layout(kernel):
     frames = [good] * 20 + _damaged([good] * 300, random)
     check_messages("tibrv", frames, kernel=kernel)
     check_scan("tibrv", b"".join(frames), kernel=kernel, chunked=False)
+
+
+@pytest.mark.parametrize("name", ["tibmsg", "tibrv"])
+def test_wide_rows_alone_are_those_beside_fields(name, kernel, count, monkeypatch):
+    part, good = import_module(f"wireloom.columnar.kernel.{name}"), []
+    read = part.repeated_cells
+    monkeypatch.setattr(
+        part, "repeated_cells", lambda *given: good.append(read(*given)) or good[-1]
+    )
+    random = Random(7)
+    fields = list(_quote(random)) + list(_status(random))
+    for _ in range(6):
+        columns = [f"{field}:{random.choice(WIDE_TYPES)}" for field in fields]
+        columns = random.sample(columns, random.randint(1, len(columns)))
+        frames = _messages(name, random, count // 6, (_quote, _status))
+        data = b"".join(frames + _damaged(frames, random))
+        alone = _wide(name, data, kernel, ["wide"], columns)
+        assert alone == _wide(name, data, kernel, ["wide", "fields"], columns)
+        assert len(alone) > len(frames)
+    if kernel is kernels.interpreted():
+        assert good.count(0) > len(good) // 2
 
 
 @pytest.mark.parametrize("name", ["tibmsg", "tibrv"])

@@ -7,14 +7,17 @@ is not as it was, or rare, makes it give up; then the message is read field by f
 from __future__ import annotations
 
 from wireloom.columnar.kernel import shim as cython
+from wireloom.columnar.kernel.exact import HINT_BLANK
 from wireloom.columnar.kernel.fieldrows import (
+    V_BLANK,
     V_DECIMAL,
     V_HINT,
     V_INT,
+    V_NAME,
     V_REAL,
     V_TEXT,
 )
-from wireloom.columnar.kernel.lane import lane_decimal
+from wireloom.columnar.kernel.lane import lane_decimal, lane_string
 from wireloom.columnar.kernel.primitives import be16, be64, copy_short, u8
 from wireloom.columnar.kernel.scalars import put_date_text, put_time_text, signed_of, unsigned_of
 from wireloom.columnar.kernel.shapes import (
@@ -31,10 +34,16 @@ from wireloom.columnar.kernel.shapes import (
     PLAN_NONE,
     PLAN_REAL,
     PLAN_STRING,
+    PLAN_UINT,
 )
+from wireloom.columnar.kernel.shim import later
 from wireloom.columnar.kernel.walk import GOOD
 
 __all__: list[str] = []
+
+wide_state = later("carried", "wide_state")
+
+NO_LAYOUT = cython.declare(cython.int, -1)
 
 # Where in a place are its row and its bytes; the plan is lowest.
 P_ROW = cython.declare(cython.int, 8)
@@ -216,19 +225,102 @@ def repeated_rows(walk, rows, layouts, data, pos, end, most):
     return count
 
 
-def keep_layout(layouts, rows, shapes, data, pos, end, count):
+def repeated_cells(walk, rows, layouts, data, pos, end, most, wide_row):
+    """Set the wide cells of the fields ``data[pos:end]``, where rows are not kept.
+
+    `NO_LAYOUT` if it cannot, and nothing is set; `walk.lane_count` is how many fields there are.
+    """
+    slot: cython.Py_ssize_t = layouts.find(data, pos, end)
+    first: cython.Py_ssize_t
+    last: cython.Py_ssize_t
+    place: cython.ulonglong
+    at: cython.Py_ssize_t
+    stop: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    plan: cython.uint
+    name: cython.int
+    mask: cython.int
+    state: cython.int
+    hint: cython.longlong
+    number: cython.longlong
+    bits: cython.ulonglong
+    if slot < 0 or layouts.counts[slot] > most:
+        return NO_LAYOUT
+    first = slot * layouts.most
+    last = first + layouts.numbers[slot]
+    for i in range(first, last):
+        place = layouts.places[i]
+        at = pos + (place >> P_AT & 0xFFFF)
+        if place & 0xFF == PLAN_UINT and unsigned_of(data, at, pos + (place >> P_STOP)) >> 63:
+            return NO_LAYOUT
+    for i in range(first, last):
+        place = layouts.places[i]
+        plan = place & 0xFF
+        at = pos + (place >> P_AT & 0xFFFF)
+        stop = pos + (place >> P_STOP)
+        name = layouts.name[first + (place >> P_ROW & 0xFF)]
+        mask = V_NAME
+        hint = -1
+        number = 0
+        bits = 0
+        if plan == PLAN_DECIMAL:
+            hint = u8(data, stop + 2, end)
+            mask |= V_HINT
+            if hint == HINT_BLANK:
+                mask |= V_BLANK
+            else:
+                mask |= V_REAL
+                bits = be64(data, at, stop)
+        elif plan == PLAN_INT:
+            number = signed_of(data, at, stop)
+            mask |= V_INT
+        elif plan == PLAN_REAL:
+            bits = be64(data, at, stop)
+            mask |= V_REAL
+        elif plan == PLAN_UINT:
+            number = cython.cast(cython.longlong, unsigned_of(data, at, stop))
+            mask |= V_INT
+        else:
+            if plan == PLAN_HINTED:
+                hint = layouts.hint[first + (place >> P_ROW & 0xFF)]
+                mask |= V_HINT
+            state = lane_string(walk, rows, data, at, stop + 1, end, max(0, hint))
+            if state != GOOD:
+                return state
+            mask |= rows.mask
+        rows.put_values(0, mask, number, bits, 0, 0, max(0, hint))
+        rows.mask = mask
+        rows.real_bits = bits
+        rows.real_hint = cython.cast(cython.int, hint)
+        rows.real_single = False
+        if plan < PLAN_STRING:
+            rows.text_stop = -1
+        state = wide_state(walk, rows, wide_row, name, data, at)
+        rows.text_used = 0
+        rows.binary_used = 0
+        if state != GOOD:
+            return state
+    walk.lane_count = layouts.counts[slot]
+    return GOOD
+
+
+def keep_layout(walk, layouts, rows, shapes, data, pos, end, count):
     """Keep the layout of a message that was just read, if it has nothing rare."""
     slot: cython.Py_ssize_t
+    columns: cython.int = 0 if rows.keeps else cython.cast(cython.int, walk.wide.columns)
     if count <= layouts.most and layouts.is_due(end - pos):
         slot = layouts.start(data, pos, end)
-        if learn(layouts, slot, rows, shapes, data, pos, end, count):
+        if learn(layouts, slot, rows, shapes, data, pos, end, count, columns):
             layouts.finish(slot, end - pos, count)
         else:
             layouts.give_up(slot)
 
 
-def learn(layouts, slot, rows, shapes, data, pos, end, count):
-    """What the rows of a message have in common with those of the next ones like it."""
+def learn(layouts, slot, rows, shapes, data, pos, end, count, columns):
+    """What the rows of a message have in common with those of the next ones like it.
+
+    With `columns`, only fields with as low a number of their name have a place, in their order.
+    """
     start: cython.Py_ssize_t = pos
     first: cython.Py_ssize_t = slot * layouts.most
     used: cython.Py_ssize_t = first
@@ -298,6 +390,8 @@ def learn(layouts, slot, rows, shapes, data, pos, end, count):
                 layouts.cover(slot, stop - start, pos - start)
                 if group == 0:
                     text += size - 1
+            if columns:
+                turn = 1 if 0 <= shapes.name[header] < columns else -1
             if turn == group:
                 place = stop - start
                 place = place << P_STOP - P_AT | (at - start)

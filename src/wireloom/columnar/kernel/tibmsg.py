@@ -6,7 +6,12 @@ from wireloom.columnar.kernel import shim as cython
 from wireloom.columnar.kernel.lane import quick_lane
 from wireloom.columnar.kernel.names import FULL
 from wireloom.columnar.kernel.primitives import be32, room, u8
-from wireloom.columnar.kernel.repeats import keep_layout, repeated_rows
+from wireloom.columnar.kernel.repeats import (
+    NO_LAYOUT,
+    keep_layout,
+    repeated_cells,
+    repeated_rows,
+)
 from wireloom.columnar.kernel.scalars import (
     KIND_INT,
     KIND_OPAQUE,
@@ -68,7 +73,7 @@ def tibmsg_message(walk, rows, shapes, data, pos, end, carried):
     left: cython.Py_ssize_t = walk.max_fields
     base: cython.Py_ssize_t = walk.level
     body: cython.Py_ssize_t
-    has_layouts: cython.bint = rows.is_whole and not walk.has_wide
+    has_layouts: cython.bint = walk.has_wide != rows.keeps and (walk.has_wide or rows.is_whole)
     deepest: cython.Py_ssize_t = base
     is_chosen: cython.bint = False
     is_read: cython.bint
@@ -101,7 +106,14 @@ def tibmsg_message(walk, rows, shapes, data, pos, end, carried):
     message_row = walk.message_row
     wide_row = walk.wide_row
     body = pos
-    if has_layouts:
+    if has_layouts and walk.has_wide:
+        state = repeated_cells(walk, rows, walk.tibmsg_layouts, data, pos, end, left, wide_row)
+        if state == GOOD:
+            walk.message_end = end
+            return walk.close(message_row, wide_row, cython.cast(cython.int, walk.lane_count), 0)
+        if state != NO_LAYOUT:
+            return state
+    elif has_layouts:
         index = cython.cast(
             cython.int, repeated_rows(walk, rows, walk.tibmsg_layouts, data, pos, end, left)
         )
@@ -240,7 +252,7 @@ def tibmsg_message(walk, rows, shapes, data, pos, end, carried):
         index += 1
     walk.message_end = end
     if has_layouts and deepest == base:
-        keep_layout(walk.tibmsg_layouts, rows, shapes, data, body, end, index)
+        keep_layout(walk, walk.tibmsg_layouts, rows, shapes, data, body, end, index)
     return walk.close(message_row, wide_row, index, cython.cast(cython.int, deepest - base))
 
 
