@@ -115,6 +115,19 @@ def check(name: str, frames: list[bytes], way: dict[str, Any]) -> None:
             pass
 
 
+def alike(sample: bytes, random: Random) -> list[bytes]:
+    """A message some times, then with other bytes: it is read by its layout, and they are not."""
+    found = [sample] * 3
+    while sample and len(found) < GROUP // 2:
+        data = bytearray(sample)
+        for _ in range(random.choice((1, 1, 2, 5))):
+            data[random.randrange(len(data))] = random.choice(
+                (0, 1, 127, 255, random.randrange(256))
+            )
+        found += [bytes(data), sample] if random.random() < 0.3 else [bytes(data)]
+    return found
+
+
 def run_task(task: tuple[str, int, int]) -> tuple[int, list[str]]:
     """Check the mutants from one number to another; gives how many, and what is wrong."""
     name, start, stop = task
@@ -125,6 +138,7 @@ def run_task(task: tuple[str, int, int]) -> tuple[int, list[str]]:
         last = min(first + GROUP, stop)
         frames = [data for _, data in state["mutator"].mutants(first, last)]
         frames += random.choices(state["samples"], k=GROUP // 4)
+        frames += alike(random.choice(state["samples"]), random)
         way = ways(random, state["names"])
         if name == "payload":
             way.pop("nested", None)
