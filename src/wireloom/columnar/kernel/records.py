@@ -218,10 +218,12 @@ def find_record(
     """The first place from `pos` on, before `until`, where a chain of good records starts.
 
     The chain must lead past `beyond`: that is where a record ends whose length may be right, and
-    whose payload may hold records of its own. Its times must not be far from each other.
+    whose payload may hold records of its own. Its times must not be far from each other. A single
+    record that ends with the file may be anything, so that a chain inside it counts for more.
     """
     end: cython.Py_ssize_t = len(data)
     at: cython.Py_ssize_t
+    single: cython.Py_ssize_t = -1
     count: cython.int
     seconds: cython.longlong
     rows.stop = RECORDS_END if is_end else RECORDS_MORE
@@ -242,7 +244,13 @@ def find_record(
                     if (count >= 1 and at == end) or (
                         count >= 2 and at < end and seconds >= _SMALL
                     ):
-                        rows.stop = RECORDS_FOUND
+                        if single >= 0:
+                            count = -1
+                        elif count == 1:
+                            single = pos
+                            count = -1
+                        else:
+                            rows.stop = RECORDS_FOUND
                         break
                     if end - at < 16:
                         count = -1
@@ -275,6 +283,9 @@ def find_record(
             if count >= 0:
                 break
             pos += 1
+        if single >= 0 and rows.stop != RECORDS_FOUND:
+            pos = single
+            rows.stop = RECORDS_FOUND
     return pos
 
 
