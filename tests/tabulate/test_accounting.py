@@ -61,6 +61,7 @@ MUTANTS = [
     # The first segment with data has a damaged header: a wrong place, or that of a SYN.
     ("tibrv", 7651, 11),
     ("nrep", 11863, 12),
+    # What looked like one record reached exactly up to the end of the file.
     ("tibmsg", 415, 51),
 ]
 
