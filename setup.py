@@ -1,6 +1,6 @@
 """Builds the one extension, the columnar kernel, for every Python from 3.11 on (abi3).
 
-The kernel is small modules of Cython's pure Python mode (`src/wireloom/columnar/kernel/`),
+The kernel is small modules of Cython's pure Python mode (`src/wireloom/kernel/`),
 which also run as they are. Here they are joined into one module, in the order of `PARTS`, so that
 the compiler can inline across them and there is one file to ship.
 
@@ -21,17 +21,18 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 HERE = Path(__file__).parent
-KERNEL = Path("src/wireloom/columnar/kernel")
+KERNEL = Path("src/wireloom/kernel")
 PARTS = (HERE / KERNEL / "PARTS").read_text().split()
 """Names of the kernel's modules; a module may use those before it."""
 
 _OWN_IMPORT = re.compile(
-    r"^from wireloom\.columnar\.kernel(\.\w+)? import (\([^)]*\)|[^\n]*)\n"
+    r"^from wireloom\.kernel(\.\w+)* import (\([^)]*\)|[^\n]*)\n"
     r"|^from __future__ import annotations\n"
     r"|^\w+ = later\([^)]*\)\n"  # all parts are there at once
-    r"|^from wireloom\.columnar\.kernel\.\w+ cimport (\([^)]*\)|[^\n]*)\n"
+    r"|^from wireloom\.kernel(\.\w+)+ cimport (\([^)]*\)|[^\n]*)\n"
     r"|^__all__ = \[[^\]]*\]\n",
     re.MULTILINE,
 )
@@ -98,11 +99,10 @@ def extensions() -> list[Extension]:
     from Cython.Build import cythonize
 
     choose_compiler()
-    # Cython looks for the types of wireloom.columnar._kernel in a package of that name.
+    # Cython looks for the types of wireloom._kernel in a package of that name.
     # Each mode has a place of its own: what was made for one must not be taken for the other.
-    out = Path("build", f"kernel-{mode}" if mode else "kernel", "wireloom/columnar")
-    for package in (out, out.parent):
-        write(HERE / package / "__init__.py", "")
+    out = Path("build", f"kernel-{mode}" if mode else "kernel", "wireloom")
+    write(HERE / out / "__init__.py", "")
     head = (
         "# cython: language_level=3\n# Joined by setup.py; edit the parts instead.\nimport cython\n"
     )
@@ -112,13 +112,12 @@ def extensions() -> list[Extension]:
     is_checked = mode in ("checked", "asan")
     flags = ["-O1", "-g", "-fsanitize=address,undefined"] if mode == "asan" else ["-O3"]
     kernel = Extension(
-        "wireloom.columnar._kernel",
+        "wireloom._kernel",
         [str(out / "_kernel.py")],
         define_macros=[("Py_LIMITED_API", "0x030B0000"), ("CYTHON_LIMITED_API", "1")],
         py_limited_api=True,
         extra_compile_args=flags,
-        extra_link_args=[flag for flag in flags if flag.startswith("-fsanitize")],
-        optional=mode == "",
+        extra_link_args=[flag for flag in flags if flag.startswith("-fsanitize")] or strip_flags(),
     )
     directives = {
         "boundscheck": is_checked,
@@ -127,7 +126,50 @@ def extensions() -> list[Extension]:
         "cdivision": True,
         "freethreading_compatible": True,
     }
-    return list(cythonize([kernel], compiler_directives=directives, quiet=True))
+    made = list(cythonize([kernel], compiler_directives=directives, quiet=True))
+    for extension in made:
+        # Not above: what cythonize gives are new objects, which do not keep it.
+        extension.optional = mode == ""
+    return made
 
 
-setup(ext_modules=extensions(), options={"bdist_wheel": {"py_limited_api": "cp311"}})
+def strip_flags() -> list[str]:
+    """Flags that leave symbols out, which are four fifths of the file and of use to nobody."""
+    if sys.platform == "darwin":
+        return ["-Wl,-x"]
+    return [] if sys.platform == "win32" else ["-s"]
+
+
+HOW = """
+The kernel was not compiled. Wireloom works without it, but reads captures about 100 times slower.
+To get the fast one, install a C compiler (Debian, Ubuntu: apt install gcc; macOS: xcode-select
+--install), or the one that comes as a Python package, and install again:
+
+    pip install setuptools cython ziglang
+    pip install --force-reinstall --no-deps --no-build-isolation .
+"""
+
+
+class Build(build_ext):
+    """Builds the kernel if it can, and says what to do where it cannot."""
+
+    def run(self) -> None:
+        """Build; an optional extension that fails is left out."""
+        super().run()
+        missing = [each for each in self.extensions if not self.is_there(each)]
+        if missing:
+            # On stderr: it is what `pip install -v` shows, and a build's log keeps.
+            sys.stderr.write(HOW)
+
+    def is_there(self, extension: Extension) -> bool:
+        """Whether the extension was built."""
+        if self.inplace:
+            return Path(self.get_ext_fullpath(extension.name)).exists()
+        return Path(self.build_lib, self.get_ext_filename(extension.name)).exists()
+
+
+setup(
+    ext_modules=extensions(),
+    cmdclass={"build_ext": Build},
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+)

@@ -1,0 +1,1 @@
+"""Captured bytes → packets → streams."""

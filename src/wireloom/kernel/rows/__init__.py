@@ -1,0 +1,1 @@
+"""What was read → rows: buffers that Arrow takes as they are."""

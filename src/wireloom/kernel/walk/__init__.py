@@ -1,0 +1,1 @@
+"""Frames of self-describing messages, field by field."""

@@ -1,0 +1,114 @@
+"""Layouts that repeat: the same fields in the same places, so that only values differ.
+
+Most messages of a feed look like one that came before. Its size tells which one that may be, and
+comparing all bytes but those of values tells whether it is so. Then nothing of the message has to
+be looked up or decided.
+"""
+
+from __future__ import annotations
+
+from wireloom.kernel import shim as cython
+from wireloom.kernel.primitives import is_alike, low_bytes
+
+__all__: list[str] = []
+
+_PATIENCE = cython.declare(cython.int, 8)
+"""Messages in a row that look different before another layout takes the place of one."""
+_RESPITE = cython.declare(cython.int, 100)
+"""Messages until it is tried again where a layout could not be kept."""
+_BYTE = cython.declare(cython.ulonglong, 0xFF)
+
+
+@cython.final
+@cython.cclass
+class Layouts:
+    """As many layouts as there are slots, a power of two; a size has one slot."""
+
+    def __init__(self, slots: int, words: int, fields: int) -> None:
+        """Room for messages of so many words of eight bytes, and so many fields.
+
+        Args:
+            slots: how many layouts.
+            words: those of the longest message.
+            fields: how many of them have facts, which `repeats` puts here.
+        """
+        self.slots = slots
+        self.room = words
+        self.most = fields
+        places, rows = max(1, slots * words), max(1, slots * fields)
+        self.sizes = memoryview(bytearray(4 * max(1, slots))).cast("i")
+        self.misses = memoryview(bytearray(4 * max(1, slots))).cast("i")
+        self.counts = memoryview(bytearray(4 * max(1, slots))).cast("i")
+        self.seen = memoryview(bytearray(4 * max(1, slots))).cast("i")
+        self.words = memoryview(bytearray(8 * places)).cast("Q")
+        self.masks = memoryview(bytearray(8 * places)).cast("Q")
+        # What the rows of a message have in common with those of the last one.
+        self.position = memoryview(bytearray(4 * max(1, fields))).cast("i")
+        for index in range(fields):
+            self.position[index] = index
+        self.name = memoryview(bytearray(4 * rows)).cast("i")
+        self.size = memoryview(bytearray(4 * rows)).cast("i")
+        self.type = memoryview(bytearray(rows)).cast("b")
+        self.low = memoryview(bytearray(rows))
+        self.high = memoryview(bytearray(rows))
+        self.hint = memoryview(bytearray(8 * rows)).cast("q")
+        self.text_end = memoryview(bytearray(4 * rows)).cast("i")
+        # Where values are: first the decimals, then other numbers, then texts.
+        self.places = memoryview(bytearray(8 * rows)).cast("Q")
+        self.decimals = memoryview(bytearray(4 * max(1, slots))).cast("i")
+        self.numbers = memoryview(bytearray(4 * max(1, slots))).cast("i")
+
+    def find(self, data, pos, end):
+        """The slot with the layout of the message ``data[pos:end]``; -1 if none has it."""
+        size: cython.Py_ssize_t = end - pos
+        slot: cython.Py_ssize_t = size & (self.slots - 1)
+        at: cython.Py_ssize_t = slot * self.room
+        found: cython.bint
+        if size > 8 * self.room or size <= 0 or self.sizes[slot] != size:
+            return -1
+        if cython.compiled:
+            found = is_alike(
+                data, pos, end, cython.address(self.words[at]), cython.address(self.masks[at])
+            )
+        else:
+            found = is_alike(data, pos, end, self.words[at:], self.masks[at:])
+        if not found:
+            return -1
+        self.misses[slot] = 0
+        return slot
+
+    def is_due(self, size):
+        """Whether the layout of a message of so many bytes, which was not found, is to be kept."""
+        slot: cython.Py_ssize_t = size & (self.slots - 1)
+        if size > 8 * self.room or size <= 0:
+            return False
+        self.misses[slot] += 1
+        return self.misses[slot] >= (_PATIENCE if self.sizes[slot] else 1)
+
+    def start(self, data, pos, end):
+        """Begin to keep a layout: no byte counts yet, and nothing is found before `finish`."""
+        slot: cython.Py_ssize_t = (end - pos) & (self.slots - 1)
+        at: cython.Py_ssize_t = slot * self.room
+        self.sizes[slot] = 0
+        self.misses[slot] = 0
+        while pos < end:
+            self.words[at] = low_bytes(data, pos, min(8, end - pos), end)
+            self.masks[at] = 0
+            at += 1
+            pos += 8
+        return slot
+
+    def cover(self, slot, first, last):
+        """The bytes of the message from `first` up to `last` count."""
+        at: cython.Py_ssize_t
+        for at in range(first, last):
+            self.masks[slot * self.room + (at >> 3)] |= _BYTE << (8 * (at & 7))
+
+    def give_up(self, slot):
+        """It is none that can be kept: do not try the next ones of that size."""
+        self.misses[slot] = -_RESPITE
+
+    def finish(self, slot, size, count):
+        """From now on it is found: a layout of so many bytes and fields."""
+        self.sizes[slot] = cython.cast(cython.int, size)
+        self.counts[slot] = cython.cast(cython.int, count)

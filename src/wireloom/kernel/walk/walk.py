@@ -1,0 +1,384 @@
+"""What the walkers of the three message formats share: tables to fill, limits, levels and paths.
+
+A walker accepts exactly what its format's object walker accepts and gives the same values; the two
+are fuzzed against each other. Why a message is refused is not said here: the driver asks the object
+path, which gives the same reason as everywhere else, or takes the message after all. So `BAD` is
+also the way out of everything that is too rare to be worth code here.
+"""
+
+from __future__ import annotations
+
+from wireloom.kernel import shim as cython
+from wireloom.kernel.primitives import copy_bytes, u8
+from wireloom.kernel.rows.fieldrows import FieldRows
+from wireloom.kernel.rows.messagerows import MessageRows
+from wireloom.kernel.rows.widerows import WideRows
+from wireloom.kernel.walk.headercache import HeaderCache
+from wireloom.kernel.walk.layouts import Layouts
+from wireloom.kernel.walk.names import FULL, Names
+from wireloom.kernel.walk.texts import Dates
+
+__all__ = [
+    "ASKED",
+    "BAD",
+    "GOOD",
+    "NEED_MESSAGES",
+    "NEED_NAMES",
+    "NEED_PATHS",
+    "NEED_ROWS",
+    "NEED_TEXT",
+    "NEED_WIDE",
+    "NEED_WIDE_TEXT",
+    "NO_ROOM",
+    "Walk",
+]
+
+# What became of a message.
+GOOD = cython.declare(cython.int, 0)
+BAD = cython.declare(cython.int, 1)
+NO_ROOM = cython.declare(cython.int, 2)
+"""`Walk.need` says of what."""
+ASKED = cython.declare(cython.int, 3)
+"""A text may be a date, and the object path must say so first; see `Dates`."""
+
+NEED_ROWS = cython.declare(cython.int, 1)
+NEED_TEXT = cython.declare(cython.int, 2)
+NEED_NAMES = cython.declare(cython.int, 3)
+NEED_PATHS = cython.declare(cython.int, 4)
+NEED_MESSAGES = cython.declare(cython.int, 5)
+NEED_WIDE = cython.declare(cython.int, 6)
+NEED_WIDE_TEXT = cython.declare(cython.int, 7)
+
+MAX_DEPTH = cython.declare(cython.int, 64)
+"""As the object path's: nesting that no limit can raise."""
+MOST_NAMES = cython.declare(cython.Py_ssize_t, 131072)
+"""Fields on all levels around the current one, whose names are remembered."""
+MOST_LEVELS = cython.declare(cython.int, 4096)
+MOST_CARRIED = cython.declare(cython.int, 16)
+MOST_CARRIED_BYTES = cython.declare(cython.longlong, 67108864)
+"""As in `wireloom.nesting`: levels of messages in payloads, and bytes of those payloads."""
+_MOST_COMPARED = cython.declare(cython.Py_ssize_t, 1048576)
+"""Names compared, for the paths of one frame, before the object path is quicker."""
+LAYOUTS = cython.declare(cython.int, 16)
+LAYOUT_WORDS = cython.declare(cython.int, 128)
+LAYOUT_FIELDS = cython.declare(cython.int, 64)
+"""How many layouts of a format are remembered, and how large their messages can be."""
+_LONGEST_PATH = cython.declare(cython.Py_ssize_t, 1000)
+
+_NO_MAP = bytes(256)
+
+
+@cython.final
+@cython.cclass
+class Walk:
+    """The state of a decoder: where rows go, what is allowed, and where in a frame it is."""
+
+    def __init__(
+        self,
+        rows: FieldRows,
+        messages: MessageRows,
+        wide: WideRows,
+        dates: Dates,
+        types: bytes,
+        *,
+        has_messages: bool = True,
+        has_wide: bool = False,
+        is_nested: bool = True,
+        max_frame: int = 1 << 24,
+        max_fields: int = 65536,
+        max_depth: int = 32,
+    ) -> None:
+        """Rows go to `rows`, `messages` and `wide`; the last two may be switched off.
+
+        Args:
+            rows: the fields' rows.
+            messages: the messages' rows.
+            wide: the wide rows.
+            dates: what texts are dates.
+            types: number of each type in the type column's dictionary; TibMsg's from 0, TibrvMsg's
+                from 32, QForm's from 96 on.
+            has_messages: whether messages get rows.
+            has_wide: whether wide rows are made.
+            is_nested: whether to look for messages in payloads.
+            max_frame: bytes of a message.
+            max_fields: fields of a message.
+            max_depth: nesting of messages.
+        """
+        self.rows = rows
+        self.messages = messages
+        self.wide = wide
+        self.dates = dates
+        self.has_messages = has_messages
+        self.has_wide = has_wide
+        self.is_nested = is_nested
+        self.max_frame = max_frame
+        self.max_fields = max_fields
+        self.max_depth = min(max_depth, MAX_DEPTH)
+        self.types = memoryview(bytearray(types))
+        self.fid_kinds = memoryview(_NO_MAP)
+        self.fid_types = memoryview(_NO_MAP)
+        self.fid_sizes = memoryview(bytearray(4)).cast("i")
+        self.fid_ends = memoryview(bytearray(8)).cast("i")
+        self.fid_text = memoryview(_NO_MAP)
+        self.has_dictionary = False
+        self.forget_names([])
+        self.ends = memoryview(bytearray(8 * MOST_LEVELS)).cast("q")
+        self.arrays = memoryview(bytearray(8 * MOST_LEVELS)).cast("q")
+        self.indexes = memoryview(bytearray(4 * MOST_LEVELS)).cast("i")
+        self.path_of = memoryview(bytearray(4 * MOST_LEVELS)).cast("i")
+        self.path_sizes = memoryview(bytearray(4 * MOST_LEVELS)).cast("i")
+        self.array_sizes = memoryview(bytearray(4 * MOST_LEVELS)).cast("i")
+        self.elements = memoryview(bytearray(4 * MOST_LEVELS)).cast("i")
+        self.bases = memoryview(bytearray(4 * MOST_LEVELS)).cast("i")
+        self.level_names = memoryview(bytearray(4 * MOST_NAMES)).cast("i")
+        self.path_text = memoryview(bytearray(4096))
+        self.need = 0
+        self.stream = 0
+        self.start()
+
+    def grow_names(self) -> None:
+        """Double the room for names and headers."""
+        self.names.grow()
+        self.tibmsg_shapes.grow()
+        self.tibrv_shapes.grow()
+
+    def set_dictionary(self, kinds: bytes, types: bytes, sizes: bytes, ends: bytes, text: bytes):
+        """The fields of a QForm dictionary, by id: kind, type, size, and where their names end."""
+        self.fid_kinds = memoryview(kinds)
+        self.fid_types = memoryview(types)
+        self.fid_sizes = memoryview(bytearray(sizes)).cast("i")
+        self.fid_ends = memoryview(bytearray(ends)).cast("i")
+        self.fid_text = memoryview(text + b"\0")
+        self.has_dictionary = True
+        self.forget_names([])
+
+    def forget_names(self, first: list[bytes]) -> None:
+        """Start with new names, of which the given ones have the first numbers."""
+        self.names = Names()
+        for name in first:
+            self.names.add(name)
+        self.paths = Names()
+        self.paths.add(b"")
+        self.tibmsg_shapes = HeaderCache(self.names, False)
+        self.tibrv_shapes = HeaderCache(self.names, True)
+        self.tibmsg_layouts = Layouts(LAYOUTS, LAYOUT_WORDS, LAYOUT_FIELDS)
+        self.tibrv_layouts = Layouts(LAYOUTS, LAYOUT_WORDS, LAYOUT_FIELDS)
+        self.fid_names = memoryview(bytearray(4 * max(1, len(self.fid_kinds)))).cast("i")
+        self.base_path = self.base_size = 0
+
+    def set_base(self, path: bytes) -> None:
+        """Where in a frame the messages lie that come next; empty when they are the frames."""
+        self.base_path = self.paths.add(path)
+        self.base_size = len(path)
+        at: cython.Py_ssize_t
+        for at in range(len(path)):
+            self.path_text[at] = path[at]
+
+    def start(self):
+        """Get ready for a frame."""
+        self.path = self.base_path
+        self.path_size = self.base_size
+        self.level = 0
+        self.level_base = 0
+        self.level_top = 0
+        self.compared = 0
+        self.carried_bytes = 0
+        self.is_asking = False
+        self.message_row = 0
+        self.wide_row = 0
+        self.message_end = 0
+        self.lane_header = 0
+        self.lane_next = 0
+        self.lane_count = 0
+
+    def mark(self):
+        """Remember the state before a frame."""
+        self.start()
+        self.rows.mark()
+        self.messages.mark()
+        self.wide.mark()
+
+    def back(self):
+        """Take the rows since `mark` back."""
+        self.rows.back()
+        self.messages.back()
+        self.wide.back()
+
+    def begin_slow(self) -> None:
+        """Get ready for the rows of a frame that the object path has read."""
+        self.mark()
+
+    def end_slow(self, offset: int, length: int, ts_ns: int) -> None:
+        """Give those rows the key of their frame."""
+        self.commit(offset, length, ts_ns)
+
+    def commit(self, offset, length, ts_ns):
+        """Give all rows since `mark` the key of their frame."""
+        if self.rows.keeps:
+            self.rows.keys.fill(
+                self.rows.mark_count, self.rows.count, offset, length, ts_ns, self.stream
+            )
+        if self.has_messages:
+            self.messages.keys.fill(
+                self.messages.mark_count, self.messages.count, offset, length, ts_ns, self.stream
+            )
+        if self.has_wide:
+            self.wide.keys.fill(
+                self.wide.mark_count, self.wide.count, offset, length, ts_ns, self.stream
+            )
+
+    def refuse(self, need):
+        """There is no room; say of what."""
+        self.need = need
+        return NO_ROOM
+
+    def open(self, format, dialect, size):
+        """Start a message of so many bytes."""
+        # A field has three bytes at least (two of QForm's come with data), and its name is kept.
+        if self.level_top + min(size // 2, self.max_fields) >= MOST_NAMES:
+            return BAD
+        if not self.rows.reserve(size):
+            self.need_bytes = size
+            return self.refuse(NEED_TEXT)
+        if self.has_messages:
+            self.message_row = self.messages.open(format, dialect, self.path)
+            if self.message_row < 0:
+                return self.refuse(NEED_MESSAGES)
+        if self.has_wide:
+            self.wide_row = self.wide.open(self.path)
+            if self.wide_row < 0:
+                return self.refuse(NEED_WIDE)
+        return GOOD
+
+    def close(self, message_row, wide_row, fields, depth):
+        """End a message."""
+        if self.has_messages:
+            self.messages.close(message_row, fields, depth)
+        if self.has_wide:
+            self.wide.close(wide_row)
+        return GOOD
+
+    def enter(self, end, index, array, path, path_size):
+        """Go a level down, from the field `index` of a message that ends at `end`.
+
+        `path` is that of the message left, and `array` where a message array ends, 0 for a message.
+        """
+        level: cython.Py_ssize_t = self.level
+        if level >= MOST_LEVELS - 1:
+            return False
+        self.ends[level] = end
+        self.arrays[level] = array
+        self.elements[level] = 0
+        self.indexes[level] = index
+        self.path_of[level] = path
+        self.path_sizes[level] = path_size
+        self.array_sizes[level] = self.path_size
+        self.bases[level] = self.level_base
+        self.level_base = self.level_top
+        self.level = level + 1
+        return True
+
+    def leave(self):
+        """Go a level up again; the walker takes `ends` and `indexes` from there."""
+        level: cython.Py_ssize_t = self.level - 1
+        self.level = level
+        self.level_top = self.level_base
+        self.level_base = self.bases[level]
+        self.path = self.path_of[level]
+        self.path_size = self.path_sizes[level]
+
+    def step(self, name, data, pos, stop, index):
+        """Go on with the path: by the field's name, or its position where that is not enough.
+
+        It is for the last field noted, whose name is ``data[pos:stop]``. The rules are those of
+        `wireloom.formats._tib.payloads`. `BAD` where they would take too long.
+        """
+        at: cython.Py_ssize_t
+        size: cython.Py_ssize_t = self.path_size
+        is_named: cython.bint = stop > pos and name >= 0
+        if is_named:
+            if stop - pos > 6 and u8(data, pos, stop) == 102 and u8(data, pos + 6, stop) == 91:
+                return BAD  # it may look like the position of another field: fields[3]
+            self.compared += self.level_top - self.level_base
+            if self.compared > _MOST_COMPARED:
+                return BAD
+            for at in range(self.level_base, self.level_top - 1):
+                if self.level_names[at] == name:
+                    is_named = False
+                    break
+        if size:
+            self.path_text[size] = 46
+            size += 1
+        if is_named:
+            if cython.compiled:
+                copy_bytes(cython.address(self.path_text[0]), size, data, pos, stop, stop)
+            else:
+                copy_bytes(self.path_text, size, data, pos, stop, stop)
+            size += stop - pos
+        else:
+            for at in range(7):
+                self.path_text[size + at] = _FIELDS >> (8 * at) & 0xFF
+            size = self.put_number(size + 7, index)
+        self.limit_path(size)
+        return GOOD
+
+    def suffix(self, is_element, number):
+        """Go on with the number of a message in its array, or in its payload."""
+        at: cython.Py_ssize_t
+        size: cython.Py_ssize_t = self.path_size
+        if is_element:
+            self.path_text[size] = 46
+            for at in range(8):
+                self.path_text[size + 1 + at] = _MESSAGES >> (8 * at) & 0xFF
+            size += 9
+        self.path_text[size] = 91
+        self.limit_path(self.put_number(size + 1, number))
+
+    def limit_path(self, size):
+        """Take the path as it stands, or end it with an ellipsis where it gets too long."""
+        at: cython.Py_ssize_t = self.path_size
+        if size <= _LONGEST_PATH:
+            self.path_size = cython.cast(cython.int, size)
+        elif (
+            at < 3
+            or self.path_text[at - 3] != 0xE2
+            or self.path_text[at - 2] != 0x80
+            or self.path_text[at - 1] != 0xA6
+        ):
+            self.path_text[at] = 0xE2
+            self.path_text[at + 1] = 0x80
+            self.path_text[at + 2] = 0xA6
+            self.path_size += 3
+
+    def settle(self):
+        """Give the path its number."""
+        found: cython.int
+        if cython.compiled:
+            found = self.paths.intern(cython.address(self.path_text[0]), 0, self.path_size)
+        else:
+            found = self.paths.intern(self.path_text, 0, self.path_size)
+        if found == FULL:
+            return self.refuse(NEED_PATHS)
+        self.path = found
+        return GOOD
+
+    def put_number(self, at, number):
+        """Write a number and a closing bracket into the path; gives where they end."""
+        size: cython.Py_ssize_t = 1
+        rest: cython.Py_ssize_t = number
+        while rest >= 10:
+            rest = rest // 10
+            size += 1
+        self.path_text[at + size] = 93
+        rest = size
+        while rest > 0:
+            rest -= 1
+            self.path_text[at + rest] = 48 + number % 10
+            number = number // 10
+        return at + size + 1
+
+
+_FIELDS = cython.declare(cython.ulonglong, 0x5B73646C656966)
+"""``fields[``, the first letter lowest."""
+_MESSAGES = cython.declare(cython.ulonglong, 0x736567617373656D)
+"""``messages``, the same way."""

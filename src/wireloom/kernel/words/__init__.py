@@ -1,0 +1,1 @@
+"""Frames of words and bit fields → columns."""
