@@ -12,10 +12,10 @@ from contextlib import suppress
 from types import FrameType
 
 from mutants import CRASHES
+from oracles.damaged import check_mutant, container_of, make_mutant
 from progress import Progress
 
 from wireloom.formats import names
-from wireloom.testing.damaged import check_mutant, container_of, make_mutant
 
 BATCH = 240
 """Captures a task: some seconds of work, every container twenty times."""

@@ -6,12 +6,12 @@ from functools import cache
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, settings
+from oracles.tabled import options_for
+from oracles.twins import seeds as vector_seeds
 
 from wireloom.formats.qform import SYSTEM, Dictionary
 from wireloom.messages import Message
 from wireloom.testing.strategies import messages, options
-from wireloom.testing.tabled import options_for
-from wireloom.testing.twins import seeds as vector_seeds
 from wireloom.testing.vectors import golden
 from wireloom.testing.vectors.blaze import model_of
 

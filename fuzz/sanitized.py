@@ -42,7 +42,7 @@ def build() -> Path:
     if made.returncode:
         raise subprocess.CalledProcessError(made.returncode, command)
     say(f"building the sanitised kernel: done in {time.monotonic() - began:.0f} s")
-    (found,) = (BUILT / "wireloom" / "columnar").glob("_kernel*.so")
+    (found,) = (BUILT / "wireloom").glob("_kernel*.so")
     return found
 
 

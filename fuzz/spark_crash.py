@@ -16,11 +16,12 @@ import time
 from pathlib import Path
 from random import Random
 
+from oracles.crashes import TARGETS, Target, kill_until_done, rotated, write_slowly
+from oracles.lakes import lake_tables
+
+from wireloom.generate import Faults, generate
 from wireloom.lake import Lake
-from wireloom.spark.pipeline import run_pipeline
-from wireloom.testing.crashes import TARGETS, Target, kill_until_done, rotated, write_slowly
-from wireloom.testing.generate import Faults, generate
-from wireloom.testing.lakes import lake_tables
+from wireloom.pipeline import run_pipeline
 
 MASTERS = {"driver": "local[2,4]", "worker": "local[2,4]", "executor": "local-cluster[2,1,1024]"}
 
@@ -83,7 +84,7 @@ def one_round(
     random = Random(seed)
     captures, lake = folder / "captures", folder / "lake"
     make(captures, seed)
-    run_pipeline(None, captures, folder / "undisturbed")
+    run_pipeline(captures, folder / "undisturbed")
     command = ["pipeline", str(captures), "--out", str(lake), "--master", master, "-q"]
     command += ["--split-bytes", "100000", "--commit-bytes", "500000"]
     most_s = 30.0 if target == "driver" else 4.0

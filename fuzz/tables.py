@@ -21,14 +21,14 @@ from random import Random
 from typing import Any
 
 from mutants import save
+from oracles.guarded import Guarded
+from oracles.tabled import carriers, check_messages, names_in, ways
 from progress import Progress
 from resources import known, seeds
 
+from wireloom import kernel as kernels
 from wireloom.columnar import MessageDecoder
-from wireloom.columnar import kernel as kernels
-from wireloom.testing.guarded import Guarded
 from wireloom.testing.mutations import Mutator
-from wireloom.testing.tabled import carriers, check_messages, names_in, ways
 
 FORMATS = ("tibmsg", "tibrv", "qform", "payload")
 """The formats of messages, and payloads in which any of them may lie."""
@@ -65,7 +65,7 @@ def prepare(kernel: str | None, seed: int) -> None:
 
 def load(path: str) -> Any:
     """A kernel that was built somewhere else."""
-    spec = importlib.util.spec_from_file_location("wireloom.columnar._kernel", path)
+    spec = importlib.util.spec_from_file_location("wireloom._kernel", path)
     if spec is None or spec.loader is None:
         raise ImportError(path)
     found = importlib.util.module_from_spec(spec)

@@ -20,7 +20,7 @@ from wireloom.errors import OptionError
 from wireloom.view import escape
 
 if TYPE_CHECKING:
-    from wireloom.testing.generate import Faults, Manifest
+    from wireloom.generate import Faults, Manifest
 
 __all__ = ["command"]
 
@@ -30,7 +30,7 @@ _DEFAULT_SIZE = 10_000_000
 
 
 def _scenarios() -> tuple[str, ...]:
-    from wireloom.testing.generate import SCENARIOS
+    from wireloom.generate import SCENARIOS
 
     return SCENARIOS
 
@@ -120,7 +120,7 @@ def command(
     The same options always give the same bytes. The manifest says what was written, so that it can
     be compared with what a reader finds: frames by format and type, packets, streams, faults.
     """
-    from wireloom.testing.generate import generate, write_schemas
+    from wireloom.generate import generate, write_schemas
 
     kind, compression = _container(container, output)
     chosen = [name.strip() for given in formats for name in given.split(",") if name.strip()]
@@ -154,7 +154,7 @@ def command(
 
 def _to_file(path: str, force: bool, chosen: list[str], settings: dict[str, Any]) -> Manifest:
     """Write under a temporary name: a capture that was not finished is not there."""
-    from wireloom.testing.generate import generate
+    from wireloom.generate import generate
 
     if os.path.exists(path) and not os.path.isfile(path):
         with open(path, "wb") as device:
@@ -182,11 +182,17 @@ def _container(given: str | None, output: str) -> tuple[str, str]:
     if given is not None and not (not parts and compression):
         known = "raw, pcap or pcapng, with or without .gz or .zst"
         raise OptionError(f"no container {given!r}; there are {known}")
+    if given is None and kind and output != "-" and Path(output).suffix:
+        known = ", ".join(f".{name}" for name in _CONTAINERS)
+        raise OptionError(
+            f"{output}: .{kind} is no suffix of a capture; there are {known}, "
+            "also with .gz or .zst, or choose with --container"
+        )
     return "pcapng", compression
 
 
 def _faults(text: str | None) -> Faults:
-    from wireloom.testing.generate import Faults
+    from wireloom.generate import Faults
 
     known = [each.name for each in dataclasses.fields(Faults)]
     found: dict[str, Any] = {}

@@ -14,10 +14,10 @@ from wireloom.formats.blaze.blz import from_blz
 from wireloom.formats.blaze.body import encode_nclass
 from wireloom.formats.blaze.model import Model
 from wireloom.formats.blaze.nclass import new_value
-from wireloom.testing.generate.market import ENCODERS, Encoder, Feed, Spec, clock_text, steps
-from wireloom.testing.generate.schemas import MODEL
-from wireloom.testing.generate.templates import Slot, template
-from wireloom.testing.generate.wire import CLIENT, SERVER, Burst, Channel, Kind, Stage
+from wireloom.generate.market import ENCODERS, Encoder, Feed, Spec, clock_text, steps
+from wireloom.generate.schemas import MODEL
+from wireloom.generate.templates import Slot, template
+from wireloom.generate.wire import CLIENT, SERVER, Burst, Channel, Kind, Stage
 
 __all__ = ["blaze_session", "quote_encoder", "quote_session"]
 

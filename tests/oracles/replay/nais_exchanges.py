@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from wireloom.testing.replay.common import (
+from oracles.replay.common import (
     Doubts,
     Row,
     Rows,
@@ -14,7 +14,7 @@ from wireloom.testing.replay.common import (
     less,
     time_of,
 )
-from wireloom.testing.replay.pairs import pairs
+from oracles.replay.pairs import pairs
 
 __all__ = ["nais_exchanges"]
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from wireloom.testing.replay.common import Row, place_of
+from oracles.replay.common import Row, place_of
 
 __all__ = ["SUBJECT_FIELDS", "WRAPPERS", "Message", "messages"]
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from wireloom.testing.replay.bars import bars
-from wireloom.testing.replay.blaze_objects import blaze_objects
-from wireloom.testing.replay.blaze_subscriptions import blaze_subscriptions
-from wireloom.testing.replay.blaze_transactions import blaze_transactions
-from wireloom.testing.replay.common import Row, Rows, connection_of
-from wireloom.testing.replay.last_values import last_values
-from wireloom.testing.replay.nais_exchanges import nais_exchanges
-from wireloom.testing.replay.nrep_sockets import nrep_sockets
+from oracles.replay.bars import bars
+from oracles.replay.blaze_objects import blaze_objects
+from oracles.replay.blaze_subscriptions import blaze_subscriptions
+from oracles.replay.blaze_transactions import blaze_transactions
+from oracles.replay.common import Row, Rows, connection_of
+from oracles.replay.last_values import last_values
+from oracles.replay.nais_exchanges import nais_exchanges
+from oracles.replay.nrep_sockets import nrep_sockets
 
 __all__ = ["REPLAYS", "connection_of", "replay"]
 

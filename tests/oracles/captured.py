@@ -17,15 +17,12 @@ from random import Random
 from typing import Any
 
 import wireloom
+from oracles.tabled import plain_rows
 from wireloom.captures import NO_TIME, Damage, Dropped, Event, Gap, StreamData, StreamEnd
 from wireloom.columnar.packets import packet_row
 from wireloom.errors import DecodeError
 from wireloom.framing import Frame, Problem
-from wireloom.rows import MESSAGE_FORMATS, frame_rows, payload_rows
-from wireloom.tables import arrow_schema
-from wireloom.tabulate import Batches, Settings
-from wireloom.testing.tabled import plain_rows
-from wireloom.testing.traffic import (
+from wireloom.generate.traffic import (
     START_NS,
     Conversation,
     Faults,
@@ -37,6 +34,9 @@ from wireloom.testing.traffic import (
     pcapng,
     udp,
 )
+from wireloom.rows import MESSAGE_FORMATS, frame_rows, payload_rows
+from wireloom.tables import arrow_schema
+from wireloom.tabulate import Batches, Settings
 
 __all__ = [
     "Rows",
@@ -257,6 +257,7 @@ def _stream(
             "missing": counts.missing,
             "frames": frames,
             "packets": counts.packets,
+            "conflict": counts.conflict,
         },
     )
 

@@ -16,13 +16,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from oracles.twins import seeds
 from wireloom.columnar.messages import MessageDecoder
 from wireloom.columnar.wide import Choice, wide_cells
 from wireloom.errors import DecodeError
 from wireloom.formats.qform import SYSTEM, load
 from wireloom.rows import MESSAGE_FORMATS, FrameRows, frame_rows, payload_rows
 from wireloom.tables import Table, arrow_schema, table
-from wireloom.testing.twins import seeds
 from wireloom.testing.vectors import golden
 from wireloom.wire import Limits
 

@@ -21,14 +21,12 @@ from random import Random
 from typing import Final
 
 import wireloom
+from oracles.captured import Rows, check_accounts
+from oracles.tabled import plain_rows
 from wireloom.captures import ReassemblyLimits
 from wireloom.formats import get
 from wireloom.framing import Frame
-from wireloom.tables import arrow_schema
-from wireloom.tabulate import Settings, tabulate
-from wireloom.testing.captured import Rows, check_accounts
-from wireloom.testing.tabled import plain_rows
-from wireloom.testing.traffic import (
+from wireloom.generate.traffic import (
     LINKS,
     START_NS,
     Conversation,
@@ -41,6 +39,8 @@ from wireloom.testing.traffic import (
     section_block,
     udp,
 )
+from wireloom.tables import arrow_schema
+from wireloom.tabulate import Settings, tabulate
 
 if sys.version_info >= (3, 14):
     from compression import zstd

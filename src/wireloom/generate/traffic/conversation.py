@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from wireloom.testing.traffic.packets import (
+from wireloom.generate.traffic.packets import (
     ACK,
     FIN,
     LINKS,

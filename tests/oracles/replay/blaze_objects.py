@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wireloom.testing.replay.blaze_subscriptions import asked_for, granting
-from wireloom.testing.replay.common import Row, Rows, last_holes, place_of, time_of
+from oracles.replay.blaze_subscriptions import asked_for, granting
+from oracles.replay.common import Row, Rows, last_holes, place_of, time_of
 
 __all__ = ["blaze_objects"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from wireloom.testing.traffic.packets import Packet
+from wireloom.generate.traffic.packets import Packet
 
 __all__ = ["Disturber", "Faults", "disturb"]
 
@@ -23,6 +23,10 @@ class Faults:
     """One bit is wrong, behind `Packet.body`."""
     cut: float = 0.0
     """Only a part was captured."""
+    offload: float = 0.0
+    """A network card has joined segments to one longer than an MTU, whose checksum is bad."""
+    zero: float = 0.0
+    """The checksum is zero: a network card was to fill it in."""
     distance: int = 8
     """How many packets a late or repeated one is behind."""
 
@@ -30,7 +34,7 @@ class Faults:
     def is_any(self) -> bool:
         """Whether anything can happen at all."""
         kinds = (self.reorder, self.loss, self.duplicates, self.corruption, self.cut)
-        return any(kinds)
+        return any((*kinds, self.offload, self.zero))
 
 
 class Disturber:

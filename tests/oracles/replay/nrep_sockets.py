@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from wireloom.testing.replay.common import (
+from oracles.replay.common import (
     Doubts,
     Row,
     Rows,
@@ -15,7 +15,7 @@ from wireloom.testing.replay.common import (
     place_of,
     time_of,
 )
-from wireloom.testing.replay.pairs import Dialogue, pairs
+from oracles.replay.pairs import Dialogue, pairs
 
 __all__ = ["nrep_sockets"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from wireloom.testing.replay.common import (
+from oracles.replay.common import (
     Doubts,
     Row,
     Rows,
@@ -13,7 +13,7 @@ from wireloom.testing.replay.common import (
     place_of,
     time_of,
 )
-from wireloom.testing.replay.pairs import Dialogue, pairs
+from oracles.replay.pairs import Dialogue, pairs
 
 __all__ = ["asked_for", "blaze_subscriptions", "granting"]
 

@@ -12,9 +12,9 @@ from typing import Any
 from wireloom.formats.nrep import packets as nrep
 from wireloom.formats.nrep.ids import app_id
 from wireloom.formats.nrep.packets import SocketFlags
-from wireloom.testing.generate.market import ENCODERS, Feed, Spec, clock_text, steps
-from wireloom.testing.generate.templates import Slot, template
-from wireloom.testing.generate.wire import CLIENT, SERVER, Burst, Channel, Kind, Stage
+from wireloom.generate.market import ENCODERS, Feed, Spec, clock_text, steps
+from wireloom.generate.templates import Slot, template
+from wireloom.generate.wire import CLIENT, SERVER, Burst, Channel, Kind, Stage
 
 __all__ = ["feed_encoder", "nrep_session"]
 

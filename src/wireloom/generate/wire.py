@@ -14,7 +14,7 @@ from ipaddress import IPv4Address
 from random import Random
 from typing import BinaryIO, NamedTuple
 
-from wireloom.testing.traffic import Disturber, Faults, Packet
+from wireloom.generate.traffic import Disturber, Faults, Packet
 
 __all__ = [
     "CLIENT",
@@ -31,6 +31,10 @@ __all__ = [
 CLIENT, SERVER = 0, 1
 """Sides of a channel."""
 
+_CHECKSUM_AT = 14 + 20 + 16
+"""Where the checksum of a segment is in its packet."""
+_JOINED = b"\xbe\xef"
+"""Checksum of joined segments: one that is wrong for nearly all of them."""
 _SEGMENT = 1448
 """Payload of a full segment on Ethernet, with the usual options."""
 _FIN, _SYN, _PSH, _ACK = 1, 2, 8, 16
@@ -120,12 +124,13 @@ class Channel:
             addresses = sum(struct.unpack(">4H", src + dst))
             # What does not change of both checksums.
             ip = 0x4500 + 0x4000 + (64 << 8 | protocol) + addresses
-            host = addresses + protocol + src_port + dst_port + (0 if is_udp else _WINDOW)
-            self._fixed.append((link, src, dst, src_port, dst_port, ip, host))
+            pseudo = addresses + protocol
+            host = pseudo + src_port + dst_port + (0 if is_udp else _WINDOW)
+            self._fixed.append((link, src, dst, src_port, dst_port, ip, host, pseudo))
 
     def datagram(self, side: int, payload: bytes) -> bytes:
         """The headers of a UDP packet."""
-        link, src, dst, src_port, dst_port, ip, host = self._fixed[side]
+        link, src, dst, src_port, dst_port, ip, host, _ = self._fixed[side]
         size = 8 + len(payload)
         ident = self._ident[side] = (self._ident[side] + 1) & 0xFFFF
         check = 0xFFFF - (host + 2 * size + _sum(payload)) % 0xFFFF
@@ -133,15 +138,18 @@ class Channel:
         head = (link, 0x0800, 0x45, 0, 20 + size, ident, 0x4000, 64, 17, ip_check, src, dst)
         return _UDP.pack(*head, src_port, dst_port, size, check or 0xFFFF)
 
-    def segment(self, side: int, payload: bytes | memoryview, flags: int) -> bytes:
-        """The headers of the next TCP packet of a side."""
-        link, src, dst, src_port, dst_port, ip, host = self._fixed[side]
+    def segment(
+        self, side: int, payload: bytes | memoryview, flags: int, *, is_bare: bool = False
+    ) -> bytes:
+        """The headers of the next TCP packet of a side; `is_bare`: without a right checksum."""
+        link, src, dst, src_port, dst_port, ip, host, pseudo = self._fixed[side]
         length = len(payload)
         seq, ack = self._seq[side], self._seq[1 - side] if flags & _ACK else 0
         ident = self._ident[side] = (self._ident[side] + 1) & 0xFFFF
         words = 0x5000 | flags
-        check = host & 0xFFFF
-        if self.is_checked:
+        # What Linux leaves for a network card to go on with; a joined segment's is no better.
+        check = (pseudo + 20 + length) % 0xFFFF
+        if self.is_checked and not is_bare:
             # 2**16 is 1 modulo 65535, so that the remainder of a number is the sum of its words.
             check = 0xFFFF - (host + 20 + length + seq + ack + words + _sum(payload)) % 0xFFFF
         ip_check = 0xFFFF - (ip + 40 + length + ident) % 0xFFFF
@@ -244,6 +252,8 @@ class PacketFile(Target):
         super().__init__(file)
         self._is_pcapng = is_pcapng
         self._one_way = one_way
+        self._faults = faults
+        self._random = Random(random.random()) if faults.offload or faults.zero else random
         self._disturber = Disturber(faults, random) if faults.is_any else None
         self._bursts = 0
         if is_pcapng:
@@ -278,17 +288,35 @@ class PacketFile(Target):
             self._open(channel, ts_ns)
         data = b"".join(parts)
         is_disturbed = self._disturber is not None
-        for at in range(0, len(data), _SEGMENT):
-            piece = data[at : at + _SEGMENT]
-            head = channel.segment(side, piece, _PSH | _ACK)
+        at = 0
+        while at < len(data):
+            limit, is_zero = self._offload(len(data) - at)
+            piece = data[at : at + limit]
+            head = channel.segment(side, piece, _PSH | _ACK, is_bare=limit > _SEGMENT)
+            if limit > _SEGMENT:
+                head = head[:_CHECKSUM_AT] + _JOINED + head[_CHECKSUM_AT + 2 :]
+            elif is_zero:
+                head = head[:_CHECKSUM_AT] + b"\0\0" + head[_CHECKSUM_AT + 2 :]
             if is_disturbed:
                 self._packet(ts_ns, head, piece, burst, at)
             else:
                 self._record(ts_ns, head, piece)
             ts_ns += _STEP_NS
+            at += limit
         self._bursts += 1
         if self._bursts & 1 and not self._one_way:
             self._packet(ts_ns, channel.segment(1 - side, b"", _ACK), b"", None, 0)
+
+    def _offload(self, left: int) -> tuple[int, bool]:
+        """Most bytes of the next segment, and whether a network card was to sum it up."""
+        faults, random = self._faults, self._random
+        if faults.offload and left > _SEGMENT and random.random() < faults.offload:
+            self.faults["offload"] += 1
+            return random.randint(2, 16) * _SEGMENT, False
+        if faults.zero and random.random() < faults.zero:
+            self.faults["zero"] += 1
+            return _SEGMENT, True
+        return _SEGMENT, False
 
     def close(self, channels: list[Channel], ts_ns: int) -> None:
         """End all connections, and write what is left."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from wireloom.testing.replay.common import Doubts, Row, Rows, connection_of, less, time_of
-from wireloom.testing.replay.pairs import pairs
+from oracles.replay.common import Doubts, Row, Rows, connection_of, less, time_of
+from oracles.replay.pairs import pairs
 
 __all__ = ["blaze_transactions"]
 

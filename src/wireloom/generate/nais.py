@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from random import Random
 
 from wireloom.formats.nais import CommandId, NaisPacket, NaisType
-from wireloom.testing.generate.market import steps
-from wireloom.testing.generate.schemas import BINDINGS, registry
-from wireloom.testing.generate.templates import template
-from wireloom.testing.generate.wire import CLIENT, SERVER, Burst, Channel, Kind, Stage
+from wireloom.generate.market import steps
+from wireloom.generate.schemas import BINDINGS, registry
+from wireloom.generate.templates import template
+from wireloom.generate.wire import CLIENT, SERVER, Burst, Channel, Kind, Stage
 
 __all__ = ["nais_session"]
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from oracles.replay import replay
+from oracles.tabled import plain_rows
 from wireloom.formats.blaze.blz import from_blz
+from wireloom.generate import Faults, generate
+from wireloom.generate.schemas import DICTIONARY, MODEL, registry
 from wireloom.tables import arrow_schema
 from wireloom.tabulate import tabulate
-from wireloom.testing.generate import Faults, generate
-from wireloom.testing.generate.schemas import DICTIONARY, MODEL, registry
-from wireloom.testing.replay import replay
-from wireloom.testing.tabled import plain_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

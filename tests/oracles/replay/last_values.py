@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from wireloom.testing.replay.common import Row, Rows, last_holes, time_of
-from wireloom.testing.replay.market import SUBJECT_FIELDS, WRAPPERS, Message, messages
+from oracles.replay.common import Row, Rows, last_holes, time_of
+from oracles.replay.market import SUBJECT_FIELDS, WRAPPERS, Message, messages
 
 __all__ = ["last_values"]
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from wireloom.testing.replay.common import EPOCH, Row, Rows
-from wireloom.testing.replay.market import SUBJECT_FIELDS, messages
+from oracles.replay.common import EPOCH, Row, Rows
+from oracles.replay.market import SUBJECT_FIELDS, messages
 
 __all__ = ["bars"]
 

@@ -10,7 +10,7 @@ Nothing here is shared with `wireloom.captures`, so that a mistake cannot hide o
 
 from __future__ import annotations
 
-from wireloom.testing.traffic.containers import (
+from wireloom.generate.traffic.containers import (
     block,
     interface_block,
     option,
@@ -22,9 +22,9 @@ from wireloom.testing.traffic.containers import (
     section_block,
     simple_block,
 )
-from wireloom.testing.traffic.conversation import Conversation
-from wireloom.testing.traffic.faults import Disturber, Faults, disturb
-from wireloom.testing.traffic.packets import (
+from wireloom.generate.traffic.conversation import Conversation
+from wireloom.generate.traffic.faults import Disturber, Faults, disturb
+from wireloom.generate.traffic.packets import (
     ACK,
     FIN,
     LINKS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from wireloom.testing.replay.common import Row, in_time
+from oracles.replay.common import Row, in_time
 
 __all__ = ["Dialogue", "pairs"]
 

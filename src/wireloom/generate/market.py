@@ -20,9 +20,9 @@ from wireloom.formats.qform.dictionary import Dictionary, load
 from wireloom.formats.tibmsg.build import build as build_tibmsg
 from wireloom.formats.tibmsg.fields import Field as TibmsgField
 from wireloom.formats.tibrv.build import build as build_tibrv
-from wireloom.testing.generate.schemas import DICTIONARY
-from wireloom.testing.generate.templates import Slot, template
-from wireloom.testing.generate.wire import SERVER, Burst, Channel, Kind, Stage
+from wireloom.generate.schemas import DICTIONARY
+from wireloom.generate.templates import Slot, template
+from wireloom.generate.wire import SERVER, Burst, Channel, Kind, Stage
 
 __all__ = [
     "ENCODERS",
