@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from wireloom.generate import generate
+from wireloom.generate.traffic import Faults
 from wireloom.tables import arrow_schema
 from wireloom.tabulate import Settings, tabulate
-from wireloom.testing.generate import generate
-from wireloom.testing.traffic import Faults
 
 if TYPE_CHECKING:
     import pyarrow as pa

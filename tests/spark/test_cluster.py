@@ -69,6 +69,7 @@ def check(output: str, captures: Path, expected: Callable[..., Rows]) -> None:
     assert found["workers"] == 64
 
 
+@pytest.mark.nightly  # the standalone cluster below does the same with real daemons
 def test_local_cluster(captures: Path, expected: Callable[..., Rows]) -> None:
     check(run("-c", JOB, "local-cluster[2,1,1024]", captures), captures, expected)
 

@@ -182,9 +182,10 @@ def test_filters_give_the_same_rows_applied_here_or_not(
 
 
 def test_a_filter_on_the_source_leaves_other_files_unread(captures: Path) -> None:
+    from wireloom.pipeline.plan import Part, Whole
     from wireloom.spark.filters import sources
     from wireloom.spark.options import SourceOptions
-    from wireloom.spark.planning import Files, Packets, plan
+    from wireloom.spark.planning import Task, plan
 
     options = SourceOptions.read({"path": str(captures)})
     quotes, orders = f"{captures}/quotes.bin", f"{captures}/orders.bin"
@@ -193,8 +194,8 @@ def test_a_filter_on_the_source_leaves_other_files_unread(captures: Path) -> Non
     assert found == {quotes}
     # Connections may begin in another packet capture than the one they are called after.
     raw, *packets = plan(options, found)
-    assert raw == Files((quotes,))
-    assert all(isinstance(each, Packets) for each in packets)
+    assert raw == Task(Whole((quotes,), Path(quotes).stat().st_size))
+    assert all(isinstance(each, Task) and isinstance(each.unit, Part) for each in packets)
 
 
 def test_a_filter_that_is_not_understood_lets_all_rows_through() -> None:

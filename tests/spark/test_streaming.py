@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from wireloom.testing.generate import generate
+from wireloom.generate import generate
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -240,7 +240,7 @@ def test_a_removed_packet_capture_is_reported_when_it_would_be_needed(tmp_path: 
 def test_a_capture_that_needs_what_came_before_is_followed(
     tmp_path: Path, expected: Expected
 ) -> None:
-    from wireloom.testing.generate import write_schemas
+    from wireloom.generate import write_schemas
 
     folder = tmp_path / "live"
     folder.mkdir()

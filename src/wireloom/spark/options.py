@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from wireloom.captures.finding import find_paths, is_remote
 from wireloom.errors import OptionError
-from wireloom.spark.files import find_paths, is_remote
+from wireloom.pipeline.splitting import SPLIT_BYTES
 from wireloom.spark.filters import Mask
-from wireloom.spark.shares import SPLIT_BYTES
 from wireloom.tables import Table
 from wireloom.tabulate import Settings
 

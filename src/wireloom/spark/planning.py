@@ -19,16 +19,16 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from wireloom.captures import Capture
-from wireloom.spark.files import CaptureFile, examine, find_paths, is_remote, open_source
+from wireloom.captures.finding import CaptureFile, examine, find_paths
+from wireloom.pipeline.plan import Range, Sized, Unit, can_split, plan_packets, plan_raw
+from wireloom.pipeline.splitting import even_split
+from wireloom.pipeline.work import decode
 from wireloom.spark.options import SourceOptions
-from wireloom.spark.shares import even_split
 from wireloom.tables import arrow_schema
-from wireloom.tabulate import Settings, Tabulator, tabulate_range
+from wireloom.tabulate import Batches, Settings
 from wireloom.tabulate.following import find_seams
-from wireloom.tabulate.reading import splittable
 
-__all__ = ["Files", "Packets", "Range", "plan", "read", "spark_batches", "table_batches"]
+__all__ = ["Task", "plan", "read", "seams_in", "spark_batches", "table_batches"]
 
 _MAX_PARTS: Final = 16
 """Shares of packet captures. Each one reads them all, so that more would not gain much."""
@@ -37,28 +37,10 @@ _THREADS: Final = 8
 
 
 @dataclass(frozen=True)
-class Files(InputPartition):
-    """Whole raw captures, each a stream of its own."""
+class Task(InputPartition):
+    """A unit of work, as Spark hands it to a worker."""
 
-    paths: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Range(InputPartition):
-    """A part of one raw capture, from a seam to a seam."""
-
-    path: str
-    first: int
-    last: int
-
-
-@dataclass(frozen=True)
-class Packets(InputPartition):
-    """A share of the connections in packet captures that follow each other."""
-
-    paths: tuple[str, ...]
-    part: int
-    parts: int
+    unit: Unit
 
 
 def plan(options: SourceOptions, wanted: Iterable[str] | None = None) -> list[InputPartition]:
@@ -79,7 +61,14 @@ def plan(options: SourceOptions, wanted: Iterable[str] | None = None) -> list[In
     kept = None if wanted is None else set(wanted)
     raw = [file for file in files if not file.is_packets and (kept is None or file.path in kept)]
     packets = [file for file in files if file.is_packets]
-    return [*_raw(raw, options, split), *_packets(packets, options, split)]
+
+    def at_seams(file: Sized) -> list[Range]:
+        # The account of a stream is one row, which needs one pass over it.
+        is_cut = options.table != "accounting" and can_split(file.path, options.settings)
+        return seams_in(file.path, options.settings, split, 0, file.size) if is_cut else []
+
+    units = [*plan_raw(raw, at_seams, split), *_packets(packets, options, split)]
+    return [Task(unit) for unit in units]
 
 
 def split_for(files: Iterable[CaptureFile], options: SourceOptions) -> int:
@@ -93,44 +82,26 @@ def split_for(files: Iterable[CaptureFile], options: SourceOptions) -> int:
     return even_split(sum(file.size for file in files), os.cpu_count() or 1)
 
 
-def _raw(files: list[CaptureFile], options: SourceOptions, split: int) -> Iterator[InputPartition]:
-    waiting: list[str] = []
-    size = 0
-    for file in files:
-        if file.size > split and _can_split(file, options):
-            parts = -(-file.size // split)
-            workers = os.cpu_count() or 1
-            for first, last in pairwise(
-                find_seams(file.path, options.settings, parts, workers=workers)
-            ):
-                yield Range(file.path, first, last)
-            continue
-        if waiting and size + file.size > split:
-            yield Files(tuple(waiting))
-            waiting, size = [], 0
-        waiting.append(file.path)
-        size += file.size
-    if waiting:
-        yield Files(tuple(waiting))
+def seams_in(path: str, settings: Settings, split: int, first: int, last: int) -> list[Range]:
+    """What is between two seams of a raw capture, cut at proven seams.
+
+    Raises:
+        SourceError: it cannot be read.
+    """
+    parts = -(-(last - first) // split)
+    cuts = [first, last]
+    if parts > 1:
+        workers = os.cpu_count() or 1
+        cuts = find_seams(path, settings, parts, first=first, last=last, workers=workers)
+    return [Range(path, start, end, is_seam=True) for start, end in pairwise(cuts)]
 
 
-def _can_split(file: CaptureFile, options: SourceOptions) -> bool:
-    # The account of a stream is one row, which needs one pass over it.
-    if is_remote(file.path) or file.is_packed or options.table == "accounting":
-        return False
-    return splittable(file.path, options.settings)
-
-
-def _packets(
-    files: list[CaptureFile], options: SourceOptions, split: int
-) -> Iterator[InputPartition]:
+def _packets(files: list[CaptureFile], options: SourceOptions, split: int) -> Iterator[Unit]:
     for _, group in groupby(files, key=lambda file: PurePath(file.path).parent):
         members = list(group)
-        paths = tuple(file.path for file in members)
         size = sum(file.size for file in members)
         parts = options.packet_parts or min(-(-size // split) or 1, _MAX_PARTS)
-        for part in range(parts):
-            yield Packets(paths, part, parts)
+        yield from plan_packets(members, parts)
 
 
 def read(partition: InputPartition, settings: Settings, table: str) -> Iterator[pa.RecordBatch]:
@@ -157,28 +128,9 @@ def table_batches(
             yield batch
 
 
-def _batches(partition: InputPartition, settings: Settings) -> Iterator[tuple[str, pa.RecordBatch]]:
-    if isinstance(partition, Range):
-        reader = tabulate_range(
-            partition.path, partition.first, partition.last, settings, is_seam=True
-        )
-        return reader.batches()
-    if isinstance(partition, Packets):
-        return _capture(partition.paths, settings, partition.part, partition.parts)
-    if isinstance(partition, Files):
-        return _capture(partition.paths, settings, 0, 1)
-    return iter(())  # what Spark reads where there is nothing to read
-
-
-def _capture(
-    paths: Iterable[str], settings: Settings, part: int, parts: int
-) -> Iterator[tuple[str, pa.RecordBatch]]:
-    sources = [open_source(path) for path in paths]
-    tabulator = Tabulator(settings)
-    capture = Capture(sources, limits=settings.reassembly, part=part, parts=parts)
-    for event in capture:
-        yield from tabulator.feed(event)
-    yield from tabulator.close()
+def _batches(partition: InputPartition, settings: Settings) -> Batches:
+    # Spark reads something even where there is nothing to read.
+    return decode(settings, partition.unit) if isinstance(partition, Task) else iter(())
 
 
 def spark_batches(

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Final
 
-from wireloom.columnar.kernel import is_compiled
 from wireloom.errors import StateError
+from wireloom.kernel import is_compiled
 from wireloom.spark.java import find_java
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _look() -> dict[str, str]:
         except Exception as error:  # whatever a broken installation raises is the finding
             facts[name] = f"missing: {type(error).__name__}: {error}"
     try:
-        kernel = importlib.import_module("wireloom.columnar.kernel")
+        kernel = importlib.import_module("wireloom.kernel")
         facts["kernel"] = "compiled" if kernel.is_compiled() else "interpreted"
     except Exception as error:
         facts["kernel"] = f"missing: {type(error).__name__}: {error}"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from wireloom.spark.files import find_paths
+from wireloom.captures.finding import find_paths
 from wireloom.spark.options import SourceOptions
 from wireloom.spark.paging import add_paging
 from wireloom.spark.planning import plan, read

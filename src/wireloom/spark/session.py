@@ -16,7 +16,10 @@ from wireloom.spark.paging import add_paging
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["machine_memory", "session", "settings_for"]
+__all__ = ["DEFAULT_MASTER", "machine_memory", "session", "settings_for"]
+
+DEFAULT_MASTER: Final = "local[*,4]"
+"""All cores of this machine. The 4: a task whose worker died is tried again, as on a cluster."""
 
 _LOCAL: Final = re.compile(r"local(?:\[(\*|\d+)(?:,\d+)?\])?")
 _EMBEDDED: Final = re.compile(r"local\b.*")

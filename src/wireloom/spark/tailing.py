@@ -7,6 +7,14 @@ batch over the same bytes. What a task gives depends on the offsets alone:
 * A raw capture from one seam to the next, by any worker.
 * Packet captures of a folder are one capture, in the order in which they came. A task needs to know
   what came before. It has that from the last task in the same worker, or reads from the start.
+
+This is not the follower of the pipeline (`wireloom.pipeline.follow`), though both go as far as
+`wireloom.tabulate.following` says. Spark asks how far there is to read before anything is read,
+keeps the answer in its checkpoint and never takes back a row. So all that is known is in the
+offset, ranges are cut at proven seams, and rows of open connections wait. The pipeline knows how
+far it came only when the rows are written. It keeps that in the lake's log, closes a folder that
+has come to rest, and takes rows back in the commit that replaces them. A follower for both could
+do only what both allow.
 """
 
 from __future__ import annotations
@@ -17,25 +25,24 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path, PurePath
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from wireloom.captures.finding import examine, find_paths, is_remote
 from wireloom.columnar.arrays import from_rows
 from wireloom.errors import OptionError, SourceError
-from wireloom.spark.files import examine, find_paths, is_remote
+from wireloom.pipeline.plan import Whole
+from wireloom.pipeline.splitting import even_split
 from wireloom.spark.options import SourceOptions
-from wireloom.spark.planning import Files, Range
-from wireloom.spark.shares import even_split
+from wireloom.spark.planning import Task, seams_in
 from wireloom.tabulate import Settings
 from wireloom.tabulate.following import (
     Follower,
     PacketWalk,
     Step,
-    find_seams,
     packet_frontier,
     raw_frontier,
 )
@@ -324,19 +331,13 @@ class Tail:
     # --- tasks
 
     def _ranges(self, path: str, kind: str, first: int, last: int) -> Iterator[InputPartition]:
-        if kind == PACKED:
-            yield Files((path,))
-            return
         size = last - first
+        if kind == PACKED:
+            yield Task(Whole((path,), size))
+            return
         split = self._options.split_bytes or even_split(size, os.cpu_count() or 1)
-        parts = -(-size // split)
-        cuts = [first, last]
-        if parts > 1:
-            workers = os.cpu_count() or 1
-            settings = self._options.settings
-            cuts = find_seams(path, settings, parts, first=first, last=last, workers=workers)
-        for start, end in pairwise(cuts):
-            yield Range(path, start, end)
+        for unit in seams_in(path, self._options.settings, split, first, last):
+            yield Task(unit)
 
     def _follow(
         self, members: list[tuple[str, Mark, Mark]], parts: int

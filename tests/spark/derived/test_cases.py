@@ -7,10 +7,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from oracles.derivations import BLAZE_MODEL, KEYS, Rows, check, frames, plain
 
 from wireloom.errors import OptionError
 from wireloom.tables import table
-from wireloom.testing.derivations import BLAZE_MODEL, KEYS, Rows, check, frames, plain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from wireloom.testing.generate import Faults, generate
+from wireloom.generate import Faults, generate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-from wireloom.testing.derivations import BLAZE_MODEL, KEYS, captured, check, disturbed, timeless
+from oracles.derivations import BLAZE_MODEL, KEYS, captured, check, disturbed, timeless
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from oracles.derivations import Rows, captured, frames, plain, same
+from oracles.replay import replay
 
 from wireloom.errors import StateError
 from wireloom.tables import arrow_schema, spark_ddl
-from wireloom.testing.derivations import Rows, captured, frames, plain, same
-from wireloom.testing.replay import replay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
+from oracles.crashes import kill_until_done
+from oracles.derivations import KEYS, same
+from oracles.lakes import lake_tables
+from oracles.replay import replay
+from oracles.tabled import plain_rows
 
 from wireloom.cli import main
 from wireloom.errors import LakeError, OptionError, WireloomError
+from wireloom.generate import Faults, generate, write_schemas
 from wireloom.lake import Lake, Writing, compact, read
-from wireloom.spark.pipeline import run_pipeline
+from wireloom.pipeline import run_pipeline
 from wireloom.tables import arrow_schema
 from wireloom.tabulate import Settings
-from wireloom.testing.crashes import kill_until_done
-from wireloom.testing.derivations import KEYS, same
-from wireloom.testing.generate import Faults, generate, write_schemas
-from wireloom.testing.lakes import lake_tables
-from wireloom.testing.replay import replay
-from wireloom.testing.tabled import plain_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +57,7 @@ def base(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
     spoken = ["blaze", "nais", "nrep", "tibmsg"]
     faults = Faults(loss=0.01, reorder=0.02)
     generate(folder / "day.pcapng", spoken, messages=1200, seed=5, symbols=6, faults=faults)
-    run_pipeline(None, folder / "day.pcapng", folder / "lake", Settings(model=str(model)))
+    run_pipeline(folder / "day.pcapng", folder / "lake", Settings(model=str(model)))
     return folder / "lake"
 
 
@@ -113,7 +113,7 @@ def test_a_lake_keeps_derived_tables_until_their_base_changes(
 
     # Another capture, with market data alone: other tables are as they were.
     generate(tmp_path / "more.pcap", ["tibmsg"], messages=50, container="pcap", symbols=2)
-    run_pipeline(None, tmp_path / "more.pcap", lake)
+    run_pipeline(tmp_path / "more.pcap", lake)
     plans = plan_derived(Lake(lake), options=options)
     assert {plan.name for plan in plans if not plan.is_current} == {"bars", "last_values"}
     assert Lake(lake).state.changed_since("bars") == ["fields"]
@@ -217,7 +217,7 @@ def test_commands_make_and_show_derived_tables(
         assert json.loads(line)["n"] == known["bars"]["rows"]
 
     generate(tmp_path / "more.pcap", ["tibmsg"], messages=50, container="pcap", symbols=2)
-    run_pipeline(None, tmp_path / "more.pcap", lake)
+    run_pipeline(tmp_path / "more.pcap", lake)
     assert "bars was made of commit 3; changed since: fields" in run("tables", lake).stdout
     done = run("pipeline", tmp_path / "more.pcap", "--out", lake, "--derive", "bars", "--json")
     report = json.loads(done.stdout)
@@ -240,7 +240,7 @@ def test_commands_say_what_is_wrong(
     assert "bars cannot be made" in text
     assert "Traceback" not in text
     generate(tmp_path / "n.bin", ["nrep"], messages=20, container="raw")
-    run_pipeline(None, tmp_path / "n.bin", tmp_path / "small")
+    run_pipeline(tmp_path / "n.bin", tmp_path / "small")
     text = says(tmp_path / "small", "--tables", "bars", code=1)
     assert "bars is made of fields: no such table here; there are: accounting, frames" in text
     (tmp_path / "other").mkdir()
@@ -254,7 +254,7 @@ def test_what_cannot_be_made_is_an_error(spark: SparkSession, tmp_path: Path) ->
     from wireloom.spark.derived.store import store_derived
 
     generate(tmp_path / "n.bin", ["nrep"], messages=50, container="raw")
-    run_pipeline(None, tmp_path / "n.bin", tmp_path / "lake", Settings(tables=("frames",)))
+    run_pipeline(tmp_path / "n.bin", tmp_path / "lake", Settings(tables=("frames",)))
     with pytest.raises(LakeError, match="nrep_sockets is made of nrep"):
         store_derived(spark, tmp_path / "lake")
     with pytest.raises(OptionError, match="no derived table"):

@@ -22,8 +22,9 @@ from pyspark.sql import SparkSession
 
 from wireloom.errors import LakeError, OptionError, WireloomError
 from wireloom.lake import DataFile, Derivation, Lake, StagedWriter, WriteOptions, Writing
+from wireloom.pipeline.executor import Progress
+from wireloom.spark.arrowmap import map_batches
 from wireloom.spark.derived import derive, derived_names, recipe, tables_of
-from wireloom.spark.pipeline.tasks import Progress, map_batches
 from wireloom.tables import arrow_schema
 
 __all__ = ["Planned", "Stored", "as_stored", "plan_derived", "store_derived"]

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from wireloom.captures import Capture
+from wireloom.captures.finding import open_source
 from wireloom.errors import WireloomError
 from wireloom.lake import DataFile, StagedWriter, WriteOptions
 from wireloom.lake.layout import STAGING
-from wireloom.spark.pipeline.plan import Part, Range, Unit, Whole
-from wireloom.spark.pipeline.quarantine import Quarantine, Reread, reread
+from wireloom.pipeline.plan import Part, Range, Unit, Whole
+from wireloom.pipeline.quarantine import Quarantine, Reread, reread
 from wireloom.tabulate import Batches, Settings, Tabulator, Totals, tabulate_range
 
 __all__ = ["Job", "Note", "Outcome", "decode", "done_bytes", "summed", "work"]
@@ -45,7 +46,7 @@ class Outcome:
     """What a task has done."""
 
     unit: Unit | Quarantine | None
-    """None: it was done by the driver."""
+    """None: it was done by the caller."""
     files: tuple[DataFile, ...] = ()
     start: int = 0
     """Of a range: where its rows begin."""
@@ -64,7 +65,7 @@ def work(job: Job, number: int, unit: Unit | Quarantine) -> Outcome:
     """Do the work of one task.
 
     Errors that lie in the captures or the settings are part of the outcome. Others (a full disk, a
-    lost file system) are raised, so that Spark tries again.
+    lost file system) are raised, so that the executor may try again.
     """
     note = Note(job, number)
     try:
@@ -111,7 +112,8 @@ def _capture(job: Job, unit: Whole | Part, report: Report) -> Outcome:
 
 def _batches(settings: Settings, unit: Whole | Part, report: Report, totals: Totals) -> Batches:
     part, parts = (unit.part, unit.parts) if isinstance(unit, Part) else (0, 1)
-    capture = Capture(unit.paths, limits=settings.reassembly, part=part, parts=parts)
+    sources = [open_source(path) for path in unit.paths]
+    capture = Capture(sources, limits=settings.reassembly, part=part, parts=parts)
     tabulator = Tabulator(settings)
     tabulator.totals = totals
     for event in capture:

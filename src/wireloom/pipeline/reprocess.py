@@ -6,7 +6,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,17 +14,14 @@ import pyarrow.compute as pc
 from wireloom.lake import DataFile, Input, Lake, StagedWriter, Writing
 from wireloom.lake.layout import NO_DATE
 from wireloom.lake.rewriting import read_batches
+from wireloom.pipeline.executor import Executor, Progress
+from wireloom.pipeline.options import PipelineOptions
+from wireloom.pipeline.quarantine import Quarantine
+from wireloom.pipeline.report import Report
+from wireloom.pipeline.run import Runner
+from wireloom.pipeline.work import Outcome
 from wireloom.rows import shown
-from wireloom.spark.pipeline.options import PipelineOptions
-from wireloom.spark.pipeline.quarantine import Quarantine
-from wireloom.spark.pipeline.report import Report
-from wireloom.spark.pipeline.run import Runner
-from wireloom.spark.pipeline.tasks import Progress
-from wireloom.spark.pipeline.work import Outcome
 from wireloom.tabulate import Settings
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = ["reprocess"]
 
@@ -33,11 +30,11 @@ Mended = Mapping[tuple[str, str], tuple[int, int]]
 
 
 def reprocess(
-    spark: SparkSession | None,
     lake: str | os.PathLike[str],
     settings: Settings | None = None,
     options: PipelineOptions | None = None,
     *,
+    executor: Executor | None = None,
     progress: Progress | None = None,
     planned: Progress | None = None,
 ) -> Report:
@@ -47,20 +44,21 @@ def reprocess(
     is brought up to date, all in one commit. The captures are not needed.
 
     Args:
-        spark: a session; None: without Spark, in this process.
         lake: the folder of the lake.
         settings: how to read now.
         options: how the work is done.
+        executor: who does it; None: the calling process.
         progress: told how many bytes are done, from time to time.
         planned: told how many bytes there are.
 
     Raises:
+        OptionError: the executor cannot do what the options ask for.
         LakeError: there is no lake, it is damaged, or another process is writing to it.
     """
     began = time.monotonic()
     how = options or PipelineOptions()
     with Lake(lake).write() as writing:
-        runner = Runner(spark, writing, settings or Settings(), how)
+        runner = Runner(writing, settings, how, executor)
         runner.progress = progress
         opened = writing.lake
         units = [

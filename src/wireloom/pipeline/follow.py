@@ -6,7 +6,9 @@ pipeline that is killed goes on from there, and the rows are the same as if it n
 A raw capture that still grows is read up to its last bytes, which may be a frame that is not
 complete: they wait until there are more, or until nothing is added for a while. Then the capture is
 *settled*, and read to its end. Packed ones are read when they are settled. The packet captures of a
-folder are read as one; see `wireloom.spark.pipeline.folders`.
+folder are read as one; see `wireloom.pipeline.folders`.
+
+Spark's streams have a follower of their own: `wireloom.spark.tailing` says why.
 """
 
 from __future__ import annotations
@@ -17,22 +19,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from threading import Event
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from wireloom.captures.finding import is_remote
 from wireloom.errors import OptionError, SourceError
 from wireloom.lake import Change, Input, Lake, compare
-from wireloom.spark.pipeline.folders import is_pending
-from wireloom.spark.pipeline.options import PipelineOptions
-from wireloom.spark.pipeline.packets import PacketStream
-from wireloom.spark.pipeline.plan import Range, Unit, Whole, cut, is_packets
-from wireloom.spark.pipeline.report import Report
-from wireloom.spark.pipeline.run import Group, Runner
-from wireloom.spark.pipeline.seams import Chain
+from wireloom.pipeline.executor import Executor
+from wireloom.pipeline.folders import is_pending
+from wireloom.pipeline.options import PipelineOptions
+from wireloom.pipeline.packetfollow import PacketStream
+from wireloom.pipeline.plan import Range, Unit, Whole, can_split, cut, is_packets
+from wireloom.pipeline.report import Report
+from wireloom.pipeline.run import Group, Runner
+from wireloom.pipeline.seams import Chain
 from wireloom.tabulate import Settings
-from wireloom.tabulate.reading import splittable
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = ["MARGIN", "StreamOptions", "follow"]
 
@@ -63,13 +63,13 @@ class StreamOptions:
 
 
 def follow(
-    spark: SparkSession | None,
     sources: Sequence[str | os.PathLike[str]],
     lake: str | os.PathLike[str],
     settings: Settings | None = None,
     options: PipelineOptions | None = None,
     following: StreamOptions | None = None,
     *,
+    executor: Executor | None = None,
     stop: Event | None = None,
     told: Callable[[Report], None] | None = None,
 ) -> Report:
@@ -78,23 +78,28 @@ def follow(
     When it is set, what is there is read to its end, as if it were complete, and it returns.
 
     Args:
-        spark: a session; None: without Spark, in this process.
         sources: files, folders or patterns; looked at in every round.
         lake: the folder of the lake, made if there is none.
         settings: which tables, formats and dictionaries.
         options: how the work is done.
         following: how often, and what is complete.
+        executor: who does it; None: the calling process.
         stop: set by another thread.
         told: called after each round that read something.
 
     Raises:
+        OptionError: a source is an address, or the executor cannot do what the options ask for.
         LakeError: the lake is damaged, or another process is writing to it.
         DecodeError: something cannot be read, in the mode ``failfast``.
     """
     how = following or StreamOptions()
+    for source in sources:
+        if is_remote(os.fspath(source)):
+            reason = "only captures on this machine's file systems can be followed"
+            raise OptionError(f"{os.fspath(source)}: {reason}")
     is_over = stop or Event()
     with Lake.create(lake).write() as writing:
-        runner = Runner(spark, writing, settings or Settings(), options or PipelineOptions())
+        runner = Runner(writing, settings, options, executor)
         follower = _Follower(runner, list(sources), how)
         try:
             while not is_over.is_set():
@@ -219,7 +224,7 @@ class _Follower:
         is_on = before is not None and before.is_open and change.kind in ("same", "grown")
         first = before.end if is_on and before is not None else 0
         known = replace(now, kind="raw", end=now.size, first=first, is_open=False, state={})
-        if not now.size or not splittable(now.path, self._runner.settings):
+        if not now.size or not can_split(now.path, self._runner.settings):
             return _Step(change, [Whole((now.path,), now.size)], known) if is_settled else None
         last = now.size if is_settled else now.size - MARGIN
         if not is_settled and last - first < MARGIN:

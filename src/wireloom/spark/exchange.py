@@ -9,7 +9,7 @@ those that read captures by themselves do. Every packet is read once, however ma
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -21,15 +21,15 @@ from wireloom.captures.exchange import SORT, route
 from wireloom.captures.exchange import Part as RoutedPart
 from wireloom.errors import WireloomError
 from wireloom.lake import Input, StagedWriter
-from wireloom.spark.pipeline.plan import Part
-from wireloom.spark.pipeline.tasks import Progress, checked, followed, map_batches
-from wireloom.spark.pipeline.work import Job, Note, Outcome, summed
+from wireloom.pipeline.plan import Part
+from wireloom.pipeline.work import Job, Note, Outcome, summed
+from wireloom.spark.arrowmap import Batches, map_batches, map_numbers
 from wireloom.tabulate import Tabulator
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["run_shuffled"]
+__all__ = ["run_exchanged"]
 
 _ROW: Final = (
     "part int, file int, position bigint, ts_ns bigint, length bigint, link int, note string, "
@@ -37,29 +37,20 @@ _ROW: Final = (
 )
 """The columns of `wireloom.captures.exchange.SCHEMA`."""
 
-Batches = Iterator[pa.RecordBatch]
 
-
-def run_shuffled(
-    spark: SparkSession,
-    job: Job,
-    inputs: Sequence[Input],
-    parts: int,
-    split_bytes: int,
-    progress: Progress | None = None,
-) -> list[Outcome]:
+def run_exchanged(
+    spark: SparkSession, job: Job, inputs: Sequence[Input], parts: int, split_bytes: int
+) -> Iterable[Outcome]:
     """Have packet captures read by tasks that share the packets; the captures are one.
 
     Raises:
         SourceError: a capture cannot be read.
-        WireloomError: a task gave up because of the captures or the settings.
         Exception: Spark's own, when tasks failed as often as it allows.
     """
     ranges = [
         (number, found) for number, one in enumerate(inputs) for found in _ranges(one, split_bytes)
     ]
-    numbers = spark.range(0, len(ranges), 1, len(ranges))
-    routed = map_batches(numbers, _routing(job, ranges, parts), _ROW)
+    routed = map_numbers(spark, len(ranges), _routing(job, ranges, parts), _ROW)
     # From Spark 4.1 on a row can be sent to a partition by its number; before, by a hash, so that
     # several parts may meet in one partition.
     send = getattr(routed, "repartitionById", routed.repartition)
@@ -67,9 +58,7 @@ def run_shuffled(
     names = [one.path for one in inputs]
     size = sum(one.size for one in inputs)
     frame = map_batches(ordered, _joining(job, names, parts, size), "outcome binary")
-    with followed(job, progress):
-        rows = frame.collect()
-    return checked(pickle.loads(row[0]) for row in rows)
+    return [pickle.loads(row[0]) for row in frame.collect()]
 
 
 def _ranges(one: Input, split_bytes: int) -> list[PacketRange]:

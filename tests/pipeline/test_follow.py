@@ -12,14 +12,14 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from oracles.lakes import lake_tables
 
 from wireloom.captures import packet_ranges
 from wireloom.errors import SourceError
+from wireloom.generate import Faults, generate
 from wireloom.lake import Lake, compact, totals
-from wireloom.spark.pipeline import Report, StreamOptions, follow, run_pipeline
+from wireloom.pipeline import Report, StreamOptions, follow, run_pipeline
 from wireloom.tabulate import Settings
-from wireloom.testing.generate import Faults, generate
-from wireloom.testing.lakes import lake_tables
 
 Parts = list[tuple[str, bytes]]
 Tables = dict[str, list[str]]
@@ -66,7 +66,7 @@ def batch(folder: Path, tmp_path: Path) -> Callable[..., Tables]:
     def run(settings: Settings = SETTINGS) -> Tables:
         nonlocal count
         count += 1
-        run_pipeline(None, folder, tmp_path / f"batch{count}", settings)
+        run_pipeline(folder, tmp_path / f"batch{count}", settings)
         return lake_tables(tmp_path / f"batch{count}")
 
     return run
@@ -76,7 +76,7 @@ def once(folder: Path, lake: Path, settings: Settings = SETTINGS) -> Report:
     """Follow what is there now, to its end."""
     stop = threading.Event()
     stop.set()
-    return follow(None, [folder], lake, settings, stop=stop)
+    return follow([folder], lake, settings, stop=stop)
 
 
 def still(path: Path) -> None:
@@ -155,7 +155,7 @@ def test_files_that_come_one_by_one_in_single_runs(
     # Connections go on: nothing starts in the last file.
     assert not any(str(folder / parts[-1][0]) in row for row in lake_tables(lake)["accounting"])
     assert once(folder, lake, every).commits == 0
-    assert run_pipeline(None, folder, lake).commits == 0
+    assert run_pipeline(folder, lake).commits == 0
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -174,13 +174,13 @@ def test_a_stream_that_goes_on_while_files_grow_and_is_started_again(
 
     while not rounds.is_set():
         with suppress(Restart):
-            follow(None, [folder], lake, SETTINGS, following=options, stop=rounds, told=told)
+            follow([folder], lake, SETTINGS, following=options, stop=rounds, told=told)
     assert rounds.restarts
     assert commits > 8
     assert lake_tables(lake) == batch()
     numbers = [one.batch for one in Lake(lake).history()]
     assert len(set(numbers)) == len(numbers)  # no batch twice
-    assert run_pipeline(None, folder, lake).commits == 0
+    assert run_pipeline(folder, lake).commits == 0
 
 
 def test_a_folder_that_is_complete_and_then_is_not(
@@ -198,7 +198,7 @@ def test_a_folder_that_is_complete_and_then_is_not(
     while not rounds.is_set():
         with suppress(Restart):
             how = StreamOptions(every_s=0, settle_s=0)
-            follow(None, [folder], lake, SETTINGS, following=how, stop=rounds, told=told)
+            follow([folder], lake, SETTINGS, following=how, stop=rounds, told=told)
     assert True in seen
     assert False in seen
     assert lake_tables(lake) == batch()
@@ -251,7 +251,7 @@ def test_what_was_read_and_has_changed_is_replaced(
     settle_s = 0 if is_closed else LONG_S
     first = Between(lambda: change(folder / parts[number][0]), rounds=4)
     how = StreamOptions(every_s=0, settle_s=settle_s)
-    report = follow(None, [folder], lake, SETTINGS, following=how, stop=first)
+    report = follow([folder], lake, SETTINGS, following=how, stop=first)
     assert report.files_replaced == 3
     assert lake_tables(lake) == batch()
     (folder / "zz.pcap").write_bytes(parts[3][1])
@@ -294,7 +294,7 @@ def test_captures_that_come_late_or_grow_late_are_read_in_their_order(
     assert report.files_replaced == 3
     assert lake_tables(lake) == batch()
     (folder / names[2]).write_bytes(contents[names[2]][:-5000])
-    run_pipeline(None, folder, lake, SETTINGS)  # in the same order
+    run_pipeline(folder, lake, SETTINGS)  # in the same order
     assert lake_tables(lake) == batch()
 
 
@@ -317,8 +317,8 @@ def test_captures_may_be_removed_as_long_as_the_driver_lives(
 
     stop = Between(rotate, rounds=5)
     how = StreamOptions(every_s=0, settle_s=0 if is_closed else LONG_S)
-    follow(None, [folder], lake, SETTINGS, following=how, stop=stop)
-    run_pipeline(None, every, tmp_path / "batch", SETTINGS)
+    follow([folder], lake, SETTINGS, following=how, stop=stop)
+    run_pipeline(every, tmp_path / "batch", SETTINGS)
     wanted = lake_tables(tmp_path / "batch")
     found = lake_tables(lake)
     check_sums(lake)
@@ -346,7 +346,7 @@ def test_captures_that_are_removed_before_a_restart_are_told_of(
         still(folder / name)
     how = StreamOptions(every_s=0, settle_s=LONG_S)
     with suppress(Restart):
-        follow(None, [folder], lake, SETTINGS, following=how, stop=Between(restart, rounds=3))
+        follow([folder], lake, SETTINGS, following=how, stop=Between(restart, rounds=3))
     before = lake_tables(lake)
     assert any("open" in one.state for one in Lake(lake).state.inputs.values())
     (folder / parts[0][0]).unlink()
@@ -387,7 +387,7 @@ def test_a_folder_whose_captures_are_all_gone_is_closed(
 
     how = StreamOptions(every_s=0, settle_s=LONG_S)
     with suppress(Restart):
-        follow(None, [folder], lake, SETTINGS, following=how, stop=Between(act, rounds=3))
+        follow([folder], lake, SETTINGS, following=how, stop=Between(act, rounds=3))
     once(folder, lake)
     check_sums(lake)
     found = lake_tables(lake)
@@ -452,8 +452,8 @@ def test_a_batch_and_a_stream_into_one_lake(
         still(folder / name)
     how = StreamOptions(every_s=0, settle_s=LONG_S)
     with suppress(Restart):
-        follow(None, [folder], lake, SETTINGS, following=how, stop=Between(restart, rounds=3))
-    run_pipeline(None, folder, lake, SETTINGS)  # what was left open is read to its end
+        follow([folder], lake, SETTINGS, following=how, stop=Between(restart, rounds=3))
+    run_pipeline(folder, lake, SETTINGS)  # what was left open is read to its end
     assert lake_tables(lake) == batch()
     (folder / parts[1][0]).write_bytes(parts[1][1] + parts[2][1][24:])
     once(folder, lake)
@@ -477,5 +477,5 @@ def test_more_folders_than_are_kept_in_memory(
     more(*parts[0])
     how = StreamOptions(every_s=0, settle_s=LONG_S)
     stop = Between(lambda: more(*parts[1]), rounds=3)
-    follow(None, [folder], lake, SETTINGS, following=how, stop=stop)
+    follow([folder], lake, SETTINGS, following=how, stop=stop)
     assert lake_tables(lake) == batch()

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from oracles.lakes import lake_tables, sorted_rows
 
 from wireloom.cli import main
 from wireloom.errors import DecodeError
+from wireloom.generate import Faults, generate
 from wireloom.lake import Lake
+from wireloom.pipeline import PipelineOptions, follow, reprocess, run_pipeline
+from wireloom.spark.executor import SparkExecutor
 from wireloom.spark.lake import read_table, register_tables
-from wireloom.spark.pipeline import PipelineOptions, follow, reprocess, run_pipeline
 from wireloom.tabulate import Settings, tabulate
-from wireloom.testing.generate import Faults, generate
-from wireloom.testing.lakes import lake_tables, sorted_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,12 +62,13 @@ def test_a_lake_made_on_spark_has_the_rows_of_one_pass(
 ) -> None:
     how = PipelineOptions(split_bytes=50_000, parts=3, route=route)
     done: list[int] = []
-    report = run_pipeline(spark, captures, tmp_path / "lake", None, how, progress=done.append)
-    assert lake_tables(tmp_path / "lake") == wanted
+    lake, executor = tmp_path / "lake", SparkExecutor(spark)
+    report = run_pipeline(captures, lake, None, how, executor=executor, progress=done.append)
+    assert lake_tables(lake) == wanted
     size = sum(path.stat().st_size for path in captures)
     assert report.bytes_read == done[-1] == size
-    assert run_pipeline(spark, captures, tmp_path / "lake", None, how).commits == 0
-    assert reprocess(spark, tmp_path / "lake").commits == 0
+    assert run_pipeline(captures, lake, None, how, executor=executor).commits == 0
+    assert reprocess(lake, executor=executor).commits == 0
 
 
 @pytest.mark.parametrize("writer", ["arrow", "spark"])
@@ -80,9 +82,9 @@ def test_captures_are_followed_on_spark(
     stop.set()
     for path in captures:  # connections of the third may go on in the fourth
         shutil.copy(path, folder)
-        report = follow(spark, [folder], lake, settings, how, stop=stop)
+        report = follow([folder], lake, settings, how, stop=stop, executor=SparkExecutor(spark))
         assert report.files_read == 1
-    run_pipeline(None, folder, tmp_path / "batch", settings)
+    run_pipeline(folder, tmp_path / "batch", settings)
     assert lake_tables(lake) == lake_tables(tmp_path / "batch")
 
 
@@ -91,7 +93,8 @@ def test_spark_may_write_the_tables(
 ) -> None:
     raw = captures[:1]
     how = PipelineOptions(split_bytes=100_000, writer="spark")
-    report = run_pipeline(spark, raw, tmp_path / "lake", Settings(tables=("messages",)), how)
+    settings = Settings(tables=("messages",))
+    report = run_pipeline(raw, tmp_path / "lake", settings, how, executor=SparkExecutor(spark))
     found = lake_tables(tmp_path / "lake")
     for name in ("messages", "errors", "accounting"):
         assert found.get(name, []) == [
@@ -103,10 +106,11 @@ def test_spark_may_write_the_tables(
 def test_an_error_in_a_task_arrives_as_it_is(
     spark: SparkSession, captures: list[Path], tmp_path: Path
 ) -> None:
+    strict, executor = Settings(mode="failfast"), SparkExecutor(spark)
     for route in ("direct", "shuffle"):
         how = PipelineOptions(route=route)  # type: ignore[arg-type]
         with pytest.raises(DecodeError) as caught:
-            run_pipeline(spark, captures, tmp_path / "lake", Settings(mode="failfast"), how)
+            run_pipeline(captures, tmp_path / "lake", strict, how, executor=executor)
         assert any(str(path) in caught.value.reason for path in captures)
     assert Lake(tmp_path / "lake").version == 0
 
@@ -115,7 +119,7 @@ def test_spark_reads_the_folders_and_the_tables_of_a_lake(
     spark: SparkSession, captures: list[Path], wanted: dict[str, list[str]], tmp_path: Path
 ) -> None:
     root = tmp_path / "lake"
-    run_pipeline(None, captures, root)
+    run_pipeline(captures, root)
     assert set(register_tables(spark, root)) == set(wanted)
     for name, rows in wanted.items():
         assert spark.read.parquet(str(root / name)).count() == len(rows)
@@ -165,20 +169,3 @@ def test_commands_on_a_lake(spark: SparkSession, captures: list[Path], tmp_path:
     wrong = CliRunner().invoke(main, ["sql", root, "not sql", "--engine", "spark"])
     assert wrong.exit_code == 1
     assert "PARSE_SYNTAX_ERROR" in wrong.stderr
-
-
-def test_commands_say_what_is_wrong(tmp_path: Path) -> None:
-    def run(*arguments: str) -> Any:
-        return CliRunner().invoke(main, [*arguments], catch_exceptions=False)
-
-    out = str(tmp_path / "lake")
-    assert "no captures" in run("pipeline", "--out", out).stderr
-    missing = run("pipeline", str(tmp_path / "x"), "--out", out, "--master", "none")
-    assert (missing.exit_code, "no such file" in missing.stderr) == (1, True)
-    assert "no option 'nope'" in run("pipeline", "x", "--out", out, "-O", "nope=1").stderr
-    assert "NAME=VALUE" in run("pipeline", "x", "--out", out, "-O", "nope").stderr
-    assert "YYYY-MM-DD" in run("pipeline", "x", "--out", out, "--date", "today").stderr
-    (tmp_path / "other").mkdir()
-    for command in (["tables", "LAKE"], ["compact", "LAKE"], ["sql", "LAKE", "select 1"]):
-        other = [str(tmp_path / "other") if word == "LAKE" else word for word in command]
-        assert "no lake" in run(*other).stderr

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Literal
 
 from wireloom.errors import OptionError
 from wireloom.lake import WriteOptions
-from wireloom.spark.shares import SPLIT_BYTES
+from wireloom.pipeline.splitting import SPLIT_BYTES
 
-__all__ = ["DEFAULT_MASTER", "PipelineOptions", "Route", "Writer"]
-
-DEFAULT_MASTER: Final = "local[*,4]"
-"""All cores of this machine. The 4: a task whose worker died is tried again, as on a cluster."""
+__all__ = ["PipelineOptions", "Route", "Writer"]
 
 Writer = Literal["arrow", "spark", "delta"]
 Route = Literal["auto", "direct", "shuffle"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from wireloom.lake import DataFile
-from wireloom.spark.pipeline.work import Outcome
+from wireloom.pipeline.work import Outcome
 
 __all__ = ["COUNTS", "SUMS", "Report"]
 
@@ -20,6 +20,7 @@ COUNTS: Final = (
     "missing",
     "frames",
     "packets",
+    "conflict",
 )
 """Sums of bytes and things in the table `accounting`."""
 SUMS: Final = (*COUNTS, "errors", "damaged", "streams")

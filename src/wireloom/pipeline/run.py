@@ -1,4 +1,4 @@
-"""The driver: what is new among the captures → tasks → proof → commit."""
+"""What is new among the captures → tasks → proof → commit."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import os
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from wireloom.captures.finding import is_remote, is_there
 from wireloom.columnar.arrays import from_rows
-from wireloom.errors import SourceError
+from wireloom.errors import OptionError, SourceError
 from wireloom.lake import (
     Change,
     DataFile,
@@ -24,22 +24,27 @@ from wireloom.lake import (
     without_sources,
 )
 from wireloom.lake.inputs import digest_of, look_at
+from wireloom.pipeline.executor import Engine, Executor, InProcess, Progress, checked, watched
+from wireloom.pipeline.options import PipelineOptions
+from wireloom.pipeline.plan import (
+    Range,
+    Sized,
+    Unit,
+    can_split,
+    cut,
+    expand,
+    is_packets,
+    plan_packets,
+    plan_raw,
+)
+from wireloom.pipeline.quarantine import Quarantine
+from wireloom.pipeline.report import COUNTS, Report
+from wireloom.pipeline.seams import Chain
+from wireloom.pipeline.splitting import even_split
+from wireloom.pipeline.work import Job, Outcome
 from wireloom.rows import shown
-from wireloom.spark.pipeline.options import PipelineOptions
-from wireloom.spark.pipeline.plan import Part, Range, Unit, expand, is_packets, plan_raw
-from wireloom.spark.pipeline.quarantine import Quarantine
-from wireloom.spark.pipeline.report import COUNTS, Report
-from wireloom.spark.pipeline.seams import Chain
-from wireloom.spark.pipeline.shuffle import run_shuffled
-from wireloom.spark.pipeline.sparkwriter import write_tables
-from wireloom.spark.pipeline.tasks import Progress, cores, run_units
-from wireloom.spark.pipeline.work import Job, Outcome
-from wireloom.spark.shares import even_split
 from wireloom.tables import table, wide_column
 from wireloom.tabulate import Settings
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = ["ALWAYS", "Group", "Runner", "run_pipeline"]
 
@@ -55,12 +60,12 @@ _SMALL: Final = 8 << 20
 
 
 def run_pipeline(
-    spark: SparkSession | None,
     sources: Iterable[str | os.PathLike[str]] | str | os.PathLike[str],
     lake: str | os.PathLike[str],
     settings: Settings | None = None,
     options: PipelineOptions | None = None,
     *,
+    executor: Executor | None = None,
     progress: Progress | None = None,
     planned: Progress | None = None,
 ) -> Report:
@@ -70,15 +75,16 @@ def run_pipeline(
     are new in one run are read as one, so that connections go on from file to file.
 
     Args:
-        spark: a session; `wireloom.spark.session` makes one. None: without Spark, in this process.
-        sources: files, folders or patterns.
+        sources: files, folders, patterns or addresses.
         lake: the folder of the lake, made if there is none.
         settings: which tables, formats and dictionaries.
         options: how the work is done.
+        executor: who does it; None: the calling process.
         progress: told how many bytes are done, from time to time.
         planned: told how many bytes there are, once that is known.
 
     Raises:
+        OptionError: the executor cannot do what the options ask for.
         SourceError: a capture cannot be found or read.
         LakeError: the lake is damaged, or another process is writing to it.
         DecodeError: something cannot be read, in the mode ``failfast``.
@@ -86,7 +92,7 @@ def run_pipeline(
     given = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
     began = time.monotonic()
     with Lake.create(lake).write() as writing:
-        runner = Runner(spark, writing, settings or Settings(), options or PipelineOptions())
+        runner = Runner(writing, settings, options, executor)
         runner.progress = progress
         runner.run(given, planned)
     runner.report.seconds = time.monotonic() - began
@@ -98,16 +104,31 @@ class Runner:
 
     def __init__(
         self,
-        spark: SparkSession | None,
         writing: Writing,
-        settings: Settings,
-        options: PipelineOptions,
+        settings: Settings | None = None,
+        options: PipelineOptions | None = None,
+        executor: Executor | None = None,
     ) -> None:
+        """Nothing is read yet.
+
+        Args:
+            writing: the lake, held by this process alone.
+            settings: which tables, formats and dictionaries.
+            options: how the work is done.
+            executor: who does it; None: the calling process.
+
+        Raises:
+            OptionError: the executor cannot do what the options ask for.
+        """
+        settings, options = settings or Settings(), options or PipelineOptions()
+        executor = executor or InProcess()
+        if options.writer == "spark" and not isinstance(executor, Engine):
+            raise OptionError("the writer spark needs Spark: the calling process has arrow, delta")
         if options.writer == "delta":
             delta.enable(writing.lake)
         self.report = Report()
         self.progress: Progress | None = None
-        self._spark = spark
+        self._executor = executor
         self._writing = writing
         self._options = options
         self._settings = dataclasses.replace(
@@ -179,7 +200,8 @@ class Runner:
                 f"{name}:{type or known[name]}" if type or name in known else name
                 for name, type in typed
             )
-        settings = dataclasses.replace(self._settings, columns=columns).resolved(paths)
+        local = [path for path in paths if not is_remote(path)]
+        settings = dataclasses.replace(self._settings, columns=columns).resolved(local)
         writing = self._options.writing
         self._job = Job(str(self._writing.root), self._writing.run, settings, writing)
 
@@ -224,8 +246,13 @@ class Runner:
         Raises:
             WireloomError: a task gave up because of the captures or the settings.
         """
+        if not units:
+            return []
         job, progress = self._next()
-        return run_units(self._spark, job, units, progress)
+        # The largest begin first, so that none is left over when all the others are done.
+        ordered = sorted(units, key=lambda unit: unit.size, reverse=True)
+        with watched(job, progress):
+            return checked(self._executor.run(job, ordered))
 
     def _next(self) -> tuple[Job, Progress | None]:
         """What the tasks of the next step share, and who is told of their progress."""
@@ -246,7 +273,13 @@ class Runner:
             self.progress(self._done)
 
     def _read_raw(self, group: Group) -> None:
-        units = plan_raw(group.inputs, self.settings, self.split_bytes(group.size))
+        split = self.split_bytes(group.size)
+
+        def blindly(one: Sized) -> list[Range]:
+            is_cut = can_split(one.path, self.settings)
+            return list(cut(one.path, 0, one.size, split)) if is_cut else []
+
+        units = plan_raw(group.inputs, blindly, split)
         chains = {
             one.path: Chain(one.path, 0, one.size)
             for one in group.inputs
@@ -273,28 +306,26 @@ class Runner:
         return [*whole, *(one for chain in chains.values() for one in chain.proven)]
 
     def _read_packets(self, group: Group) -> None:
-        paths = tuple(one.path for one in group.inputs)
-        parts = self._options.parts or (cores(self._spark) if group.size > _SMALL else 1)
-        share = group.size // parts
-        if self._is_shuffled(parts, group.size):
-            outcomes = self._shuffle(group, parts)
+        parts = self._options.parts or (self._executor.cores if group.size > _SMALL else 1)
+        engine = self._exchanging(parts, group.size)
+        if engine is not None:
+            job, progress = self._next()
+            with watched(job, progress):
+                split = self._options.split_bytes
+                outcomes = checked(engine.exchange(job, group.inputs, parts, split))
         else:
-            outcomes = self.do([Part(paths, part, parts, share) for part in range(parts)])
+            outcomes = self.do(plan_packets(group.inputs, parts))
         state = {"capture": str(self.version)}
         read = [replace(one, end=one.size, kind="packets", state=state) for one in group.inputs]
         self.commit(group, outcomes, read)
 
-    def _is_shuffled(self, parts: int, size: int) -> bool:
-        route = self._options.route
-        if self._spark is None or route == "direct" or self._options.writer == "spark":
-            return False
-        return route == "shuffle" or (parts > _FEW_PARTS and size > _MUCH)
-
-    def _shuffle(self, group: Group, parts: int) -> list[Outcome]:
-        assert self._spark is not None
-        job, progress = self._next()
-        split = self._options.split_bytes
-        return run_shuffled(self._spark, job, group.inputs, parts, split, progress)
+    def _exchanging(self, parts: int, size: int) -> Engine | None:
+        """What sends packets to their tasks; None if each task reads all packets by itself."""
+        route, engine = self._options.route, self._executor
+        if not isinstance(engine, Engine) or self._options.writer == "spark":
+            return None
+        is_worth_it = parts > _FEW_PARTS and size > _MUCH
+        return engine if route == "shuffle" or (route == "auto" and is_worth_it) else None
 
     @property
     def version(self) -> int:
@@ -303,7 +334,7 @@ class Runner:
 
     def split_bytes(self, size: int) -> int:
         """Bytes that one task reads of so many: few enough for every core to have some."""
-        return even_split(size, cores(self._spark), self._options.split_bytes)
+        return even_split(size, self._executor.cores, self._options.split_bytes)
 
     @property
     def settings(self) -> Settings:
@@ -333,7 +364,7 @@ class Runner:
             names = {shown(path) for path in group.replaced}
             kept, gone = without_sources(writing, names, self._options.writing)
         new = [file for outcome in outcomes for file in outcome.files]
-        new += self._by_spark(outcomes)
+        new += self._by_engine(outcomes)
         accounts, inputs = self._accounts(outcomes, inputs)
         new += accounts
         self.report.add(outcomes)
@@ -355,9 +386,10 @@ class Runner:
         self.report.bytes_read += group.size
         self._finish(group.size)
 
-    def _by_spark(self, outcomes: Sequence[Outcome]) -> list[DataFile]:
-        """What Spark writes, of what the tasks have found out so far: the seams, the accounting."""
-        if self._options.writer != "spark" or self._spark is None:
+    def _by_engine(self, outcomes: Sequence[Outcome]) -> list[DataFile]:
+        """What the engine writes; tasks have found out the seams and the accounting so far."""
+        engine = self._executor
+        if self._options.writer != "spark" or not isinstance(engine, Engine):
             return []
         job, _ = self._next()
         units: list[Unit] = []
@@ -370,7 +402,7 @@ class Runner:
                 unit = Range(unit.path, one.start, one.end, is_seam=True)
             units.append(unit)
         tables = [name for name in self._settings.tables if name != "accounting"]
-        return write_tables(self._spark, replace(job, settings=self.settings), units, tables)
+        return engine.write_tables(replace(job, settings=self.settings), units, tables)
 
     def _columns(self) -> dict[str, str]:
         typed = (wide_column(text) for text in self.settings.columns or ())
@@ -451,7 +483,7 @@ def _again(before: Input, changed: Collection[str]) -> Change:
     Raises:
         SourceError: it is not there any more.
     """
-    if not Path(before.path).exists():
+    if not is_there(before.path):
         other = min(changed)
         raise SourceError(
             f"it was read together with {other}, which has changed, and is gone: connections may "

@@ -17,11 +17,11 @@ from typing import Any, Final
 from wireloom.columnar.arrays import from_rows
 from wireloom.errors import SourceError
 from wireloom.lake import Change
+from wireloom.pipeline.folders import Folder, Move, Planner, folders_in
+from wireloom.pipeline.report import SUMS
+from wireloom.pipeline.run import Group, Runner
+from wireloom.pipeline.work import Outcome
 from wireloom.rows import shown
-from wireloom.spark.pipeline.folders import Folder, Move, Planner, folders_in
-from wireloom.spark.pipeline.report import SUMS
-from wireloom.spark.pipeline.run import Group, Runner
-from wireloom.spark.pipeline.work import Outcome
 from wireloom.tables import table
 from wireloom.tabulate.following import Follower, Step
 from wireloom.tabulate.streams import error_row
@@ -246,5 +246,6 @@ def _rest(folder: Folder) -> list[dict[str, Any]]:
         "missing": 0,
         "frames": rest["frames"],
         "packets": 0,
+        "conflict": 0,
     }
     return [{**row, **counts}]

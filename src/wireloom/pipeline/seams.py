@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from wireloom.spark.pipeline.plan import Range
-from wireloom.spark.pipeline.work import Outcome
+from wireloom.pipeline.plan import Range
+from wireloom.pipeline.work import Outcome
 
 __all__ = ["Chain"]
 

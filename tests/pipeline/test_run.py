@@ -12,11 +12,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from oracles.lakes import lake_tables, sorted_rows
 
-from wireloom.errors import DecodeError, SourceError
+from wireloom.errors import DecodeError, OptionError, SourceError
 from wireloom.formats import tibmsg
+from wireloom.generate import Faults, generate, write_schemas
 from wireloom.lake import Lake, totals
-from wireloom.spark.pipeline import (
+from wireloom.pipeline import (
     PipelineOptions,
     Report,
     StreamOptions,
@@ -25,8 +27,6 @@ from wireloom.spark.pipeline import (
     run_pipeline,
 )
 from wireloom.tabulate import Settings, tabulate
-from wireloom.testing.generate import Faults, generate, write_schemas
-from wireloom.testing.lakes import lake_tables, sorted_rows
 
 SMALL = PipelineOptions(split_bytes=40_000)
 
@@ -73,7 +73,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def test_a_lake_has_the_rows_of_one_pass(captures: Path, lake: Path) -> None:
-    report = run_pipeline(None, captures, lake, options=SMALL)
+    report = run_pipeline(captures, lake, options=SMALL)
     assert lake_tables(lake) == expected(files(captures))
     assert (report.files_read, report.files_known, report.files_replaced) == (3, 0, 0)
     found = totals(Lake(lake))
@@ -86,26 +86,24 @@ def test_frames_inside_of_frames_mislead_nobody(tmp_path: Path, lake: Path) -> N
     inner = tibmsg.build({"SYM": "ABC", "BIDSIZE": 10}).encode()
     outer = tibmsg.build({"SEQ": 1, "DATA": inner * 300}).encode()
     (tmp_path / "nested.bin").write_bytes((outer + inner) * 9)
-    report = run_pipeline(
-        None, tmp_path / "nested.bin", lake, options=PipelineOptions(split_bytes=5000)
-    )
+    report = run_pipeline(tmp_path / "nested.bin", lake, options=PipelineOptions(split_bytes=5000))
     assert report.repairs
     assert lake_tables(lake) == expected([tmp_path / "nested.bin"])
 
 
 def test_the_same_captures_again_change_nothing(captures: Path, lake: Path) -> None:
-    run_pipeline(None, captures, lake)
+    run_pipeline(captures, lake)
     before = {path: path.stat().st_mtime_ns for path in lake.rglob("*.*")}
     os.utime(captures / "mixed.pcapng", ns=(1, 1))
-    report = run_pipeline(None, [captures, captures / "mixed.pcapng"], lake)
+    report = run_pipeline([captures, captures / "mixed.pcapng"], lake)
     assert (report.files_read, report.files_known, report.commits) == (0, 3, 0)
     assert {path: path.stat().st_mtime_ns for path in lake.rglob("*.*")} == before
 
 
 def test_only_new_captures_are_read(captures: Path, lake: Path) -> None:
-    run_pipeline(None, captures, lake)
+    run_pipeline(captures, lake)
     generate(captures / "new.bin", ["nrep"], size=20_000, container="raw")
-    report = run_pipeline(None, captures, lake)
+    report = run_pipeline(captures, lake)
     assert (report.files_read, report.files_known) == (1, 3)
     assert lake_tables(lake) == expected(files(captures))
 
@@ -119,7 +117,7 @@ def test_a_changed_capture_replaces_what_was_read_of_it(
     content = path.read_bytes()
     if change == "grown":
         path.write_bytes(content[: len(content) * 2 // 3])
-    run_pipeline(None, captures, lake)
+    run_pipeline(captures, lake)
     if change == "grown":
         path.write_bytes(content)
     elif change == "cut":
@@ -130,10 +128,10 @@ def test_a_changed_capture_replaces_what_was_read_of_it(
         path.rename(captures / f"old-{name}")
         if change == "rotated":
             path.write_bytes(content[: len(content) // 2])
-    report = run_pipeline(None, captures, lake)
+    report = run_pipeline(captures, lake)
     assert report.files_replaced == 1
     assert lake_tables(lake) == expected(*([path] for path in files(captures)))
-    assert run_pipeline(None, captures, lake).commits == 0
+    assert run_pipeline(captures, lake).commits == 0
 
 
 def test_packet_captures_of_a_folder_are_one_capture(tmp_path: Path, lake: Path) -> None:
@@ -146,19 +144,19 @@ def test_packet_captures_of_a_folder_are_one_capture(tmp_path: Path, lake: Path)
     folder.mkdir()
     (folder / "c2.pcap").write_bytes(content[:cut_at])
     (folder / "c10.pcap").write_bytes(content[:24] + content[cut_at:])
-    run_pipeline(None, folder, lake)
+    run_pipeline(folder, lake)
     assert lake_tables(lake) == expected([folder / "c2.pcap", folder / "c10.pcap"])
     assert totals(Lake(lake))["quarantined"] == 0
 
     # The second one grows: the connections that began in the first one go on.
     (folder / "c10.pcap").write_bytes(content[:24] + content[cut_at : records[-3]])
-    report = run_pipeline(None, folder, lake)
+    report = run_pipeline(folder, lake)
     assert report.files_read == 2
     assert lake_tables(lake) == expected([folder / "c2.pcap", folder / "c10.pcap"])
     (folder / "c2.pcap").unlink()
     (folder / "c10.pcap").write_bytes(content[:24] + content[cut_at:])
     with pytest.raises(SourceError, match="read together"):
-        run_pipeline(None, folder, lake)
+        run_pipeline(folder, lake)
 
 
 def pcap_records(content: bytes) -> Iterator[int]:
@@ -172,7 +170,7 @@ def test_commits_are_as_large_as_asked_for(tmp_path: Path, lake: Path) -> None:
     for number in range(5):
         generate(tmp_path / f"{number}.bin", ["nrep"], size=5000, container="raw", seed=number)
     paths = [tmp_path / f"{number}.bin" for number in range(5)]
-    report = run_pipeline(None, paths, lake, options=PipelineOptions(commit_bytes=10_000))
+    report = run_pipeline(paths, lake, options=PipelineOptions(commit_bytes=10_000))
     assert 2 <= report.commits <= 5
     assert lake_tables(lake) == expected(paths)
 
@@ -180,8 +178,8 @@ def test_commits_are_as_large_as_asked_for(tmp_path: Path, lake: Path) -> None:
 def test_the_lake_may_lie_among_the_captures(captures: Path) -> None:
     generate(captures / "deep.bin", ["nrep"], size=5000, container="raw")
     before = files(captures)
-    run_pipeline(None, captures, captures / "lake")
-    assert run_pipeline(None, captures, captures / "lake").files_read == 0
+    run_pipeline(captures, captures / "lake")
+    assert run_pipeline(captures, captures / "lake").files_read == 0
     assert lake_tables(captures / "lake") == expected(before)
 
 
@@ -189,7 +187,7 @@ def test_failfast_names_file_offset_and_reason_and_commits_nothing(
     captures: Path, lake: Path
 ) -> None:
     with pytest.raises(DecodeError) as caught:
-        run_pipeline(None, captures, lake, Settings(mode="failfast"))
+        run_pipeline(captures, lake, Settings(mode="failfast"))
     assert str(captures) in caught.value.reason
     assert f"(at byte {caught.value.offset}" in str(caught.value)
     assert Lake(lake).tables == ()
@@ -200,14 +198,14 @@ def test_failfast_names_file_offset_and_reason_and_commits_nothing(
 def test_hostile_captures_fail_nothing(tmp_path: Path, lake: Path, head: bytes) -> None:
     path = tmp_path / "noise"
     path.write_bytes(head + os.urandom(100_000))
-    run_pipeline(None, path, lake, options=PipelineOptions(split_bytes=9000))
+    run_pipeline(path, lake, options=PipelineOptions(split_bytes=9000))
     assert lake_tables(lake) == expected([path])
     (tmp_path / "empty").touch()
-    assert run_pipeline(None, tmp_path / "empty", lake).files_read == 1
+    assert run_pipeline(tmp_path / "empty", lake).files_read == 1
 
 
 def test_what_is_always_written(captures: Path, lake: Path) -> None:
-    run_pipeline(None, captures, lake, Settings(tables=("nrep",)))
+    run_pipeline(captures, lake, Settings(tables=("nrep",)))
     assert set(Lake(lake).tables) <= {"nrep", "errors", "gaps", "accounting"}
     assert {"nrep", "accounting"} <= set(Lake(lake).tables)
 
@@ -217,7 +215,7 @@ def test_types_of_wide_columns_stay_what_they_were(tmp_path: Path, lake: Path) -
     for number in range(2):
         path = tmp_path / f"{number}.bin"
         generate(path, ["tibmsg"], size=20_000, container="raw", seed=number)
-        run_pipeline(None, path, lake, settings)
+        run_pipeline(path, lake, settings)
     assert set(Lake(lake).state.columns) == {"BID", "SYMBOL", "NOT_THERE"}
     assert len({file.schema for file in Lake(lake).files("wide")}) == 1
 
@@ -228,15 +226,15 @@ def test_the_quarantine_is_read_again(tmp_path: Path, lake: Path) -> None:
     generate(tmp_path / "q.bin", ["qform"], size=20_000, container="raw")
     generate(tmp_path / "n.pcap", ["qform", "qform-in-blaze"], size=40_000, container="pcap")
     paths = [tmp_path / "q.bin", tmp_path / "n.pcap"]
-    run_pipeline(None, paths, lake, Settings(model=files["model"]))
+    run_pipeline(paths, lake, Settings(model=files["model"]))
     before = lake_tables(lake)
     assert any("'unknown_fid'" in row and "'body" in row for row in before["errors"])
     fixed = Settings(**schemas)
-    report = reprocess(None, lake, fixed)
+    report = reprocess(lake, fixed)
     assert report.commits == 1
     want = expected([tmp_path / "q.bin"], [tmp_path / "n.pcap"], **schemas)
     assert lake_tables(lake) == want
-    assert reprocess(None, lake, fixed).commits == 0
+    assert reprocess(lake, fixed).commits == 0
     assert report.totals["mended"] == len(before["errors"]) - len(want.get("errors", ()))
 
 
@@ -267,10 +265,36 @@ def test_following_a_growing_capture_gives_the_rows_of_one_pass(captures: Path, 
         if other != path:
             os.utime(other, ns=(10**18, 10**18))  # complete, unlike the one that grows
     how = StreamOptions(every_s=0, settle_s=3600, max_bytes=200_000)
-    follow(None, [captures], lake, options=SMALL, following=how, stop=stop, told=grow)
+    follow([captures], lake, options=SMALL, following=how, stop=stop, told=grow)
     assert seen == sorted(seen)
     assert len(set(seen)) > 3
     assert lake_tables(lake) == expected(
         [path], [captures / "blaze.bin.gz"], [captures / "mixed.pcapng"]
     )
-    assert run_pipeline(None, captures, lake).commits == 0
+    assert run_pipeline(captures, lake).commits == 0
+
+
+def test_captures_at_an_address_are_read_as_those_at_a_path(
+    captures: Path, lake: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("fsspec")
+    # An address that pyarrow does not know, so that fsspec reads it.
+    address = f"local://{captures}"
+    report = run_pipeline(address, lake, options=SMALL)
+    assert report.files_read == 3
+    found = lake_tables(lake)
+    assert {row.replace("local://", "") for rows in found.values() for row in rows} == {
+        row for rows in expected(files(captures)).values() for row in rows
+    }
+    assert run_pipeline(f"{address}/*", lake).files_known == 3
+    with (captures / "quotes-2024-01-05.bin").open("ab") as file:
+        file.write(tibmsg.build({"SYM": "ABC"}).encode())
+    again = run_pipeline(address, lake)
+    assert (again.files_read, again.files_known, again.files_replaced) == (1, 2, 1)
+    with pytest.raises(SourceError, match="no such file"):
+        run_pipeline(f"{address}/nothing", lake)
+
+
+def test_addresses_are_not_followed(lake: Path) -> None:
+    with pytest.raises(OptionError, match="can be followed"):
+        follow(["local:///captures"], lake, stop=threading.Event())

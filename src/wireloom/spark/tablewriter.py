@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 from wireloom.lake import DataFile
 from wireloom.lake.layout import STAGING, TIME_COLUMNS, DateRule
 from wireloom.lake.writing import by_day, file_schema, schema_digest
-from wireloom.spark.pipeline.plan import Unit
-from wireloom.spark.pipeline.tasks import map_batches
-from wireloom.spark.pipeline.work import Job, decode
+from wireloom.pipeline.plan import Unit
+from wireloom.pipeline.work import Job, decode
+from wireloom.spark.arrowmap import Batches, map_numbers
 from wireloom.spark.planning import spark_batches
 from wireloom.tables import spark_ddl
 
@@ -52,8 +52,8 @@ def write_tables(
         folder = f"{STAGING}/{job.run}/spark-{job.step}/{table}"
         has_days = TIME_COLUMNS.get(table, "ts_ns") is not None
         schema = spark_ddl(wanted.table(table)) + (f", {_DAY} string" if has_days else "")
-        numbers = spark.range(0, len(units), 1, len(units))
-        frame = map_batches(numbers, _rows(pickle.dumps(own), list(units), table), schema)
+        rows = _rows(pickle.dumps(own), list(units), table)
+        frame = map_numbers(spark, len(units), rows, schema)
         writer = frame.write.option("compression", job.writing.compression)
         if has_days:
             writer = writer.partitionBy(_DAY)
@@ -62,10 +62,8 @@ def write_tables(
     return found
 
 
-def _rows(
-    job: bytes, units: list[Unit], table: str
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _rows(job: bytes, units: list[Unit], table: str) -> Callable[[Batches], Batches]:
+    def rows(batches: Batches) -> Batches:
         shared: Job = pickle.loads(job)
         column = TIME_COLUMNS.get(table, "ts_ns")
         rule = DateRule(shared.writing.dates)

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wireloom.errors import OptionError, SourceError
-from wireloom.spark.pipeline import PipelineOptions, StreamOptions
-from wireloom.spark.pipeline.plan import Range, cut, expand
-from wireloom.spark.pipeline.seams import Chain
-from wireloom.spark.pipeline.work import Outcome
+from wireloom.pipeline import PipelineOptions, StreamOptions
+from wireloom.pipeline.plan import Range, cut, expand
+from wireloom.pipeline.seams import Chain
+from wireloom.pipeline.work import Outcome
 
 
 def test_folders_are_searched_in_the_order_of_numbers(tmp_path: Path) -> None:

@@ -1,0 +1,34 @@
+"""`mapInArrow`, the one way in which Wireloom's own tasks run on Spark.
+
+It needs no RDDs, which Spark Connect does not have.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Batches", "map_batches", "map_numbers"]
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def map_batches(frame: DataFrame, function: Callable[[Batches], Batches], schema: str) -> DataFrame:
+    """The frame that a function makes of Arrow batches."""
+    with warnings.catch_warnings():
+        # Spark looks at the version of pandas and may not like it; nothing here uses pandas.
+        warnings.filterwarnings("ignore", message=".*pandas", category=FutureWarning)
+        return frame.mapInArrow(function, schema)
+
+
+def map_numbers(
+    spark: SparkSession, count: int, function: Callable[[Batches], Batches], schema: str
+) -> DataFrame:
+    """The same, of the numbers below `count`, each of which is a partition: a task for each."""
+    return map_batches(spark.range(0, count, 1, max(1, count)), function, schema)

