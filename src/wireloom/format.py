@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from wireloom.columns import Columns
 from wireloom.errors import OptionError
 from wireloom.framing import Framer
 from wireloom.layout import Packet
@@ -50,6 +51,9 @@ COMMON_OPTIONS = (
 )
 
 
+_PLAIN = Columns()
+
+
 class Format(ABC):
     """A wire format: how to read, frame, recognise and describe it. Stateless, one instance."""
 
@@ -60,6 +64,13 @@ class Format(ABC):
     """One sentence: what it is and where it is used."""
     options: ClassVar[tuple[Option, ...]] = ()
     """Its own options; `COMMON_OPTIONS` come on top."""
+    magic: ClassVar[bytes] = b""
+    """Bytes that every message has near its start and other data hardly ever; empty if none."""
+    has_text: ClassVar[bool] = False
+    """Whether text may lie between its frames."""
+    rank: ClassVar[int] = 50
+    """Who wins where two formats explain a stream equally well: the lower one. Those that carry
+    others come before those that are carried."""
 
     @abstractmethod
     def decode(self, data: bytes, *, limits: Limits, strict: bool, **options: Any) -> Message:
@@ -102,6 +113,15 @@ class Format(ABC):
     def packets(self) -> Sequence[type[Packet]]:
         """Its declared packets, by type code; none for a format that describes itself."""
         return ()
+
+    @property
+    def precedence(self) -> tuple[bool, int, str]:
+        """Where it stands when formats are tried in turn: transports first, then by `rank`."""
+        return self.kind != "transport", self.rank, self.name
+
+    def columns(self) -> Columns:
+        """What captures, Arrow and Spark need to know about it."""
+        return _PLAIN
 
     @abstractmethod
     def samples(self) -> Mapping[str, bytes]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import cache
 from ipaddress import IPv4Address
 from typing import Any, Final
 
 from wireloom.errors import DecodeError
-from wireloom.formats import get
+from wireloom.formats import get, names
 from wireloom.formats._tib.decimals import Scaled
 from wireloom.formats._tib.scalars import is_utf8, text_bytes
 from wireloom.formats._tib.values import Date, Time
@@ -28,6 +29,7 @@ from wireloom.formats.tibmsg import Message as TibMsgMessage
 from wireloom.formats.tibrv import Field as TibrvField
 from wireloom.formats.tibrv import FieldType as TibrvType
 from wireloom.formats.tibrv import Message as TibrvMessage
+from wireloom.layout import Packet
 from wireloom.messages import Message
 from wireloom.nesting import MAX_BYTES, MAX_DEPTH, _readers, _Walk
 from wireloom.tables import DECIMAL_SCALE
@@ -40,6 +42,7 @@ __all__ = [
     "field_types",
     "frame_rows",
     "join_path",
+    "message_formats",
     "payload_rows",
     "shown",
 ]
@@ -47,7 +50,7 @@ __all__ = [
 Row = dict[str, Any]
 
 MESSAGE_FORMATS: Final = ("qform", "tibmsg", "tibrv")
-"""The formats whose messages have fields; a position here is the format's number in the kernel."""
+"""The formats that the kernel has a walker for; a position here is the format's number there."""
 
 MAX_PATH: Final = 1000
 """Bytes of a path; what goes deeper ends with an ellipsis. Else names in names would multiply."""
@@ -56,8 +59,16 @@ _ELLIPSIS = "…"
 _LIMIT = Decimal(10) ** (38 - DECIMAL_SCALE)
 
 
-AnyField = TibMsgField | TibrvField | QformField
-AnyMessage = TibMsgMessage | TibrvMessage | QformMessage
+# Messages of other formats are asked for `fields`; each has a `name` and a `value`, and may have a
+# `type`, a `size` and `fields` of its own.
+AnyField = TibMsgField | TibrvField | QformField | Any
+AnyMessage = TibMsgMessage | TibrvMessage | QformMessage | Message
+
+
+def message_formats() -> tuple[str, ...]:
+    """All formats of messages: those with a walker in the kernel, then the others."""
+    others = (name for name in names() if get(name).kind == "message")
+    return (*MESSAGE_FORMATS, *(name for name in others if name not in MESSAGE_FORMATS))
 
 
 @dataclass(slots=True)
@@ -99,7 +110,7 @@ def frame_rows(
 
     Args:
         data: one frame.
-        format: its format, one of `MESSAGE_FORMATS`.
+        format: its format, one of `message_formats()`.
         nested: whether messages in payloads get rows too.
         path: where it lies in its frame.
         options: as for `wireloom.decode`.
@@ -212,7 +223,7 @@ class _Rows:
             "path": shown(level.path),
             "format": message.format,
             "dialect": message.dialect if isinstance(message, TibrvMessage) else None,
-            "field_count": len(message.fields),
+            "field_count": len(_fields(message)),
             "depth": 0,
         }
         level.number = len(self.found.messages)
@@ -251,10 +262,24 @@ class _Rows:
 
 
 def _opened(message: Message, path: str, carried: int) -> _Level:
-    assert isinstance(message, TibMsgMessage | TibrvMessage | QformMessage)
-    level = _Level(message.fields, path, carried, 0)
+    level = _Level(_fields(message), path, carried, 0)
     level.message = message
     return level
+
+
+@dataclass(frozen=True, slots=True)
+class _Attribute:
+    """A part of a declared packet, as a field."""
+
+    name: str
+    value: Any
+
+
+def _fields(message: Any) -> tuple[AnyField, ...]:
+    """The fields of a message; of a declared packet its attributes."""
+    if isinstance(message, Packet):
+        return tuple(_Attribute(name, getattr(message, name)) for name in message.codec.attributes)
+    return tuple(message.fields)
 
 
 def _step(name: str | None, index: int, seen: set[str]) -> str:
@@ -270,13 +295,26 @@ def _nested(item: AnyField) -> list[tuple[str, tuple[AnyField, ...]]] | None:
         return None
     if isinstance(item, TibMsgField):
         return [("", item.fields)] if item.type == TibMsgType.MESSAGE else None
+    if not isinstance(item, TibrvField):
+        inner = _inner(item)
+        return None if inner is None else [("", inner)]
     if item.type == TibrvType.ARRAY_MSG:
         return [(f"messages[{i}]", each.fields) for i, each in enumerate(item.messages)]
     return [("", item.fields)] if item.type == TibrvType.MESSAGE else None
 
 
+def _inner(item: Any) -> tuple[AnyField, ...] | None:
+    """The fields of a message that is a field's value, in a format without a walker."""
+    if isinstance(item.value, Message):
+        return _fields(item.value)
+    found = getattr(item, "fields", None)
+    return tuple(found) if found is not None and item.value is None else None
+
+
 def _payload(item: AnyField) -> bytes:
     """The bytes of a field that may hold a message of another format."""
+    if not isinstance(item, QformField | TibMsgField | TibrvField):
+        return item.value if isinstance(item.value, bytes) else b""
     if isinstance(item, QformField):
         is_opaque = item.entry.tss_type is TssType.OPAQUE and not item.entry.is_partial
     elif isinstance(item, TibMsgField):
@@ -289,13 +327,25 @@ def _payload(item: AnyField) -> bytes:
 # --- one field ------------------------------------------------------------------------------------
 
 
-@cache
 def field_types() -> tuple[str, ...]:
     """The names that the type column may have, sorted."""
+    return _field_types(message_formats())
+
+
+_MOST_TYPES: Final = 127
+"""What the type column can number."""
+
+
+@cache
+def _field_types(formats: tuple[str, ...]) -> tuple[str, ...]:
     scalars = (code for code in TibMsgType if code.name not in ("MESSAGE", "ARRAY", "PARTIAL"))
     found = {code.name.lower() for code in TibMsgType} - {"array"}
     found |= {f"array_{code.name.lower()}" for code in scalars}
     found |= {code.name.lower() for code in TibrvType} | {code.name.lower() for code in TssType}
+    others = [name for name in formats if name not in MESSAGE_FORMATS]
+    for name in (each.name.lower() for other in others for each in get(other).types()):
+        if len(found) < _MOST_TYPES:
+            found.add(name)
     return tuple(sorted(found))
 
 
@@ -303,6 +353,8 @@ def field_row(item: AnyField) -> Row:
     """The columns of one field, from `name` on; an xml is not unpacked, and has no value."""
     row: Row = dict.fromkeys(_COLUMNS)
     row["name"] = None if item.name is None else shown(item.name)
+    if not isinstance(item, TibMsgField | TibrvField | QformField):
+        return row | _other(item)
     row["type"] = item.type.name.lower()
     row["size"] = item.size
     row["is_blank"] = False
@@ -370,6 +422,47 @@ def _qform(item: QformField) -> Row:
     if item.partial_offset is not None:
         return row | (_bytes_text(item.data) if item.type is TssType.STRING else _binary(item.data))
     return row | _values(item.wire_value, item.value, item.scaled)
+
+
+def _other(item: Any) -> Row:
+    """A field of a format without a walker: its value's own type says which column it is in."""
+    value = item.value
+    kind = getattr(item, "type", None)
+    type = str(getattr(kind, "name", kind)).lower()
+    if type not in field_types():
+        type = next((name for cls, name in _KINDS if isinstance(value, cls)), "string")
+    size = getattr(item, "size", None)
+    if not isinstance(size, int):
+        size = len(text_bytes(value) if isinstance(value, str) else value) if _has_len(value) else 0
+    row: Row = {"type": type, "size": size, "is_blank": False}
+    if _inner(item) is not None:
+        return row | {"type": type if kind is not None else "message"}
+    if value is None:
+        return row | {"is_blank": True}
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+        since = aware - datetime(1970, 1, 1, tzinfo=UTC)
+        return row | {"value_ts_ns": (since // timedelta(microseconds=1)) * 1000}
+    if isinstance(value, date):
+        return row | {"value_text": value.isoformat(), "value_date": value}
+    if isinstance(value, Decimal):
+        return row | _decimal(value)
+    if isinstance(value, int | float | bytes | IPv4Address):
+        return row | _values(value, value, None)
+    return row | _text(str(value))
+
+
+def _has_len(value: Any) -> bool:
+    return isinstance(value, str | bytes)
+
+
+_KINDS: Final = (
+    (bool, "boolean"),
+    (int, "int"),
+    (float, "real"),
+    (bytes, "opaque"),
+    (Message, "message"),
+)
 
 
 def _values(wire: Any, value: Any, scaled: Scaled | None) -> Row:

@@ -14,7 +14,9 @@ from enum import IntFlag
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from wireloom.columns import Column
 from wireloom.errors import OptionError
+from wireloom.format import Format
 from wireloom.formats import get, names
 from wireloom.layout import Attribute, Bits, Blob, Items, attributes
 
@@ -44,16 +46,6 @@ DECIMAL_SCALE: Final = 15
 
 LAYERS: Final = ("capture", "stream", "frame", "packet", "message")
 """Where in the flow a row of `errors` comes from."""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column."""
-
-    name: str
-    type: str
-    """See `arrow_type`."""
-    doc: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,18 +288,11 @@ ACCOUNTING: Final = Table(
         Column("missing", "i64", "bytes of holes; not part of the sum, they were not captured"),
         Column("frames", "i64", "number of frames"),
         Column("packets", "i64", "number of packets with payload"),
+        Column(
+            "conflict", "i64", "quarantined bytes that are a better copy of some that were read"
+        ),
     ),
 )
-
-_MORE: Final = {
-    "blaze": (Column("nclass", "text", "the body's values in JSON, when a model is given"),),
-    "nais": (
-        Column("message_name", "name", "full name of the message in the payload"),
-        Column("message", "text", "that message in protobuf's JSON form"),
-        Column("message_error", "text", "why the payload could not be read; null if it could"),
-    ),
-}
-"""Columns of a transport's table that come from no part of its packets."""
 
 
 def _packet_type(part: Attribute) -> str:
@@ -332,9 +317,10 @@ def _packet_doc(part: Attribute) -> str:
     return doc
 
 
-def _packet_table(name: str) -> Table:
+@cache
+def _packet_table(format: Format) -> Table:
     """A transport's table: every attribute of its packets, in wire order, from the declarations."""
-    format = get(name)
+    name = format.name
     columns: dict[str, Column] = {}
     for packet in format.packets():
         for field, part in attributes(packet.parts):
@@ -349,7 +335,7 @@ def _packet_table(name: str) -> Table:
         Column("type_name", "name", "the document's name of the packet"),
     )
     return _table(
-        name, f"one {format.title} packet", *head, *columns.values(), *_MORE.get(name, ())
+        name, f"one {format.title} packet", *head, *columns.values(), *format.columns().extra
     )
 
 
@@ -358,7 +344,6 @@ _FIXED: Final = {
 }
 
 
-@cache
 def table(name: str) -> Table:
     """The table of that name; a transport's has the name of its format.
 
@@ -368,7 +353,7 @@ def table(name: str) -> Table:
     if name in _FIXED:
         return _FIXED[name]
     if name in names() and get(name).kind == "transport":
-        return _packet_table(name)
+        return _packet_table(get(name))
     raise OptionError(f"no table {name!r}; there are {', '.join(table_names())}")
 
 

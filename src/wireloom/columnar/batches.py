@@ -20,9 +20,11 @@ from wireloom.columnar.arrays import (
     unique_names,
     zeros,
 )
-from wireloom.columnar.kernel import keyrows as keys
-from wireloom.columnar.kernel import messagerows
-from wireloom.columnar.kernel.fieldrows import (
+from wireloom.columnar.types import DIALECTS, dialect_names, field_map, field_names
+from wireloom.columnar.wide import Choice, wide_array
+from wireloom.kernel.rows import keyrows as keys
+from wireloom.kernel.rows import messagerows
+from wireloom.kernel.rows.fieldrows import (
     V_BINARY,
     V_BLANK,
     V_DATE,
@@ -40,9 +42,7 @@ from wireloom.columnar.kernel.fieldrows import (
     V_TS,
     V_TYPE,
 )
-from wireloom.columnar.types import DIALECTS, dialect_names, field_map, field_names
-from wireloom.columnar.wide import Choice, wide_array
-from wireloom.rows import MESSAGE_FORMATS, field_types
+from wireloom.rows import field_types, message_formats
 from wireloom.tables import Column, Table, arrow_schema, arrow_type, table
 
 __all__ = ["FIELD_BITS", "BatchSet", "Batches"]
@@ -301,6 +301,7 @@ class MessageBatches(_TableBatches):
         self, kernel: Any, streams: list[tuple[str, str]], wanted: Table | None, rows: int
     ) -> None:
         super().__init__(kernel, streams, wanted or table("messages"))
+        self._formats = message_formats()
         rows = rows if wanted is not None else 1
         self.rows = kernel.MessageRows(
             _bits(wanted, _MESSAGES), _bits(wanted, _KEYS), rows, allocate
@@ -309,7 +310,7 @@ class MessageBatches(_TableBatches):
     def add(self, walk: Any, row: Mapping[str, Any]) -> None:
         """A row of the object path."""
         self.rows.add(
-            MESSAGE_FORMATS.index(row["format"]),
+            self._formats.index(row["format"]),
             -1 if row["dialect"] is None else DIALECTS.index(row["dialect"]),
             walk.paths.add(row["path"].encode()),
             row["field_count"],
@@ -322,7 +323,7 @@ class MessageBatches(_TableBatches):
         if name == "format":
             codes = buffers[name].slice(0, count)
             indices = pa.Array.from_buffers(pa.int8(), count, [None, codes], 0)
-            return dictionary(indices, strings(MESSAGE_FORMATS))
+            return dictionary(indices, strings(self._formats))
         if name == "dialect":
             stride = (count + 7) // 8
             bits = allocate(8 * stride)

@@ -32,7 +32,6 @@ from wireloom.columnar.bodyjson import json_writer
 from wireloom.columnar.bodyobjects import object_rows
 from wireloom.columnar.bodytables import Tables, type_names
 from wireloom.columnar.framing import FrameBatch
-from wireloom.columnar.kernel import bodyrows, load, nclass
 from wireloom.columnar.packets import Refused
 from wireloom.errors import DecodeError, OptionError
 from wireloom.formats import get
@@ -41,6 +40,8 @@ from wireloom.formats.blaze.dialects import DOCUMENT, Dialect, get_dialect
 from wireloom.formats.blaze.model import Model
 from wireloom.formats.blaze.nclass import ClassLayout, NClassValue, layout_of
 from wireloom.formats.blaze.packets import SubscriptionEvent
+from wireloom.kernel import load
+from wireloom.kernel.rows import bodyrows, nclass
 from wireloom.tables import Column, Table, arrow_type, table
 from wireloom.wire import DEFAULT_LIMITS, Limits
 

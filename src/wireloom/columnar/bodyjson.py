@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wireloom.columnar.bodytables import Tables
-from wireloom.columnar.kernel import bodyrows
+from wireloom.kernel.rows import bodyrows
 
 __all__ = ["JsonWriter", "json_writer"]
 

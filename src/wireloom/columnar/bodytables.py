@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, Literal
 
-from wireloom.columnar.kernel import nclass
 from wireloom.formats.blaze.declarations import PRIMITIVES, EnumDecl
 from wireloom.formats.blaze.dialects import Dialect
 from wireloom.formats.blaze.frames import FORMS
@@ -20,6 +19,7 @@ from wireloom.formats.blaze.packets import (
     TransactionRequest,
     TransactionResponse,
 )
+from wireloom.kernel.rows import nclass
 from wireloom.wire import Limits
 
 __all__ = ["Tables", "array_type_name", "item_type_name", "type_names"]

@@ -9,17 +9,18 @@ object path's own rules, so that the reasons are the same by construction.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
+from dataclasses import replace
 from mmap import mmap
 from typing import Any
 
-from wireloom.columnar.frametables import header_rules
-from wireloom.columnar.kernel import lines, load, scan
+from wireloom.columnar.objectscan import FramerScan, object_scan
 from wireloom.columnar.stored import InMemory, Stored
 from wireloom.errors import DecodeError, FrameTooLargeError, OptionError, TruncatedError
 from wireloom.formats import get
-from wireloom.formats.nais.rules import LineRules, Refusal
-from wireloom.formats.nais.stream import _REASONS, StreamDecoder
-from wireloom.framing import SUSPECT_STEPS, Frame, Framer, Problem, Record, Text
+from wireloom.framing import SUSPECT_STEPS, Frame, Problem, Record, Text
+from wireloom.kernel import load
+from wireloom.kernel.frames import naisscan as lines
+from wireloom.kernel.frames import scan
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
 __all__ = ["BATCH_FRAMES", "MAX_FRAME", "FrameBatch", "FrameScanner", "scan_frames"]
@@ -31,20 +32,11 @@ MAX_FRAME = (1 << 31) - 1
 """No frame can be longer here, whatever the limits say: lengths are 32-bit columns."""
 
 _BATCH_MARKS = 1 << 10
-_LEAST_FRAME = 4
-"""Bytes of the shortest frame of any format."""
-_MAX_HEADER = 64
-"""Bytes that are enough to see why no header stands somewhere: the longest header has 36."""
 _LEAST_STEP = 1 << 16
 """Bytes to wait for before what is held back is joined and looked at again."""
 
 Source = bytes | bytearray | memoryview | mmap
 """A piece of a stream. It must not change while batches made of it are in use."""
-
-_LINE_REASONS = {
-    lines.BAD_END: ("bad_end", "sync_end"),
-    lines.CUT_LINE: ("truncated", ""),
-}
 
 
 class FrameBatch:
@@ -140,9 +132,19 @@ class FrameScanner:
         if limits.max_frame > MAX_FRAME:
             raise OptionError(f"max_frame must be at most {MAX_FRAME} here")
         self.format = format
-        self._framer = get(format).framer(limits=limits, strict=strict, **options)
+        found = get(format)
+        self._columns = found.columns()
+        self._framer = found.framer(limits=limits, strict=strict, **options)
         self._kernel = load() if kernel is None else kernel
-        self._scan = _new_scan(self._kernel, format, self._framer, limits)
+        self._scan = self._columns.scan(self._kernel, self._framer, limits)
+        self._new_frames = self._kernel.Frames
+        if self._scan is None:
+            self._scan = object_scan(
+                self._framer,
+                limits.max_frame,
+                lambda: found.framer(limits=limits, strict=strict, **options),
+            )
+            self._new_frames = scan.Frames
         self._origin = self._base = offset
         self._parts: list[memoryview] = []
         self._held = 0
@@ -193,10 +195,7 @@ class FrameScanner:
 
         Then another scanner that begins at `offset` with these bytes goes on in the same way.
         """
-        scan = self._scan
-        if isinstance(self._framer, StreamDecoder):
-            return bool(scan.junk_end <= scan.pos)
-        return bool(scan.bad == 0 and scan.suspect <= scan.pos)
+        return self._columns.is_fresh(self._scan)
 
     def scan_part(self, data: Source, offset: int, *, is_last: bool = False) -> list[FrameBatch]:
         """Begin anew with a part of a stream; unless it is the last one, `feed` goes on behind it.
@@ -274,8 +273,8 @@ class FrameScanner:
         state: int = scan.RUN_FULL
         while state == scan.RUN_FULL:
             # Small streams need small arrays; were they too small, there would be more batches.
-            most = len(data) // _LEAST_FRAME + 1
-            out = self._kernel.Frames(min(self._batch, most), min(_BATCH_MARKS, most))
+            most = len(data) // self._columns.least_frame + 1
+            out = self._new_frames(min(self._batch, most), min(_BATCH_MARKS, most))
             state = self._scan.run(out, data, is_last)
             if out.count or out.mark_count:
                 yield self._finish(data, out)
@@ -305,29 +304,29 @@ class FrameScanner:
         return batch
 
     def _other(self, data: memoryview, kind: int, pos: int, length: int) -> Problem | Text:
-        raw = bytes(data[pos : pos + length])
         offset = self._base + pos
+        if isinstance(self._scan, FramerScan):
+            return replace(self._scan.records[pos], offset=offset)
+        raw = bytes(data[pos : pos + length])
         if kind in (lines.TEXT, lines.TEXT_LINE):
             return Text(self.format, offset, raw, kind == lines.TEXT_LINE)
-        error = reason_of(self._framer, data, kind, pos)
+        error = self._columns.why(self._framer, data, kind, pos)
+        if error is None:
+            error = _why_no_frame(self._framer, data, kind, pos, self._columns.max_header)
         at = self._base + error.offset
         return Problem(self.format, offset, raw, error.code, error.reason, error.path, at)
 
 
-def reason_of(framer: Framer, data: memoryview, kind: int, pos: int) -> DecodeError:
-    """Why no frame stands at `pos`; its offset is one in `data`."""
-    ask = _why_no_line if isinstance(framer, StreamDecoder) else _why_no_frame
-    return ask(framer, data, kind, pos)
-
-
-def _why_no_frame(framer: Any, data: memoryview, kind: int, pos: int) -> DecodeError:
+def _why_no_frame(
+    framer: Any, data: memoryview, kind: int, pos: int, max_header: int
+) -> DecodeError:
     """The reason that `wireloom.framing.Scanner` gives."""
     if kind == scan.GOES_ON:
         return DecodeError("no frame found yet", offset=pos, code="resync")
     if kind == scan.OVERRUN:
         return DecodeError("the length runs over the next frame", offset=pos, code="length")
     rules, limit = framer._rules, framer._max_frame
-    head = bytes(data[pos : pos + _MAX_HEADER])
+    head = bytes(data[pos : pos + max_header])
     try:
         size = rules.measure(head, 0, len(head))
         if size > limit:
@@ -340,31 +339,6 @@ def _why_no_frame(framer: Any, data: memoryview, kind: int, pos: int) -> DecodeE
         error.shifted(pos)
         return error
     raise AssertionError(f"the object path accepts the frame at {pos}")
-
-
-def _why_no_line(framer: Any, data: memoryview, kind: int, pos: int) -> DecodeError:
-    """The reason that `wireloom.formats.nais.stream.StreamDecoder` gives."""
-    if kind == lines.JUNK:
-        return DecodeError("part of what looked like a frame", offset=pos, code="junk")
-    rules: LineRules = framer._rules
-    head = bytes(data[pos : pos + _MAX_HEADER])
-    size = rules.measure(head, 0, len(head))
-    if isinstance(size, Refusal):
-        size.error.shifted(pos)
-        return size.error
-    code, path = _LINE_REASONS[kind]
-    at = len(data) if kind == lines.CUT_LINE or size is None else pos + size - 1
-    return DecodeError(_REASONS[code], offset=at, path=path, code=code)
-
-
-def _new_scan(kernel: Any, format: str, framer: Any, limits: Limits) -> Any:
-    if isinstance(framer, StreamDecoder):
-        rules = framer._rules
-        most = min(framer._max_text, MAX_FRAME)
-        return kernel.LineScan(
-            rules.max_payload, rules.max_len_bytes, rules.strict_rsv, rules.max_frame, most
-        )
-    return kernel.Scan(header_rules(kernel, format, framer._rules, limits.max_frame))
 
 
 def scan_frames(

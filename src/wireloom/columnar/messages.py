@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -16,10 +17,17 @@ import pyarrow as pa
 
 from wireloom.columnar.arrays import from_rows
 from wireloom.columnar.batches import Batches, BatchSet
-from wireloom.columnar.kernel import load
-from wireloom.columnar.kernel.carried import PAYLOAD
-from wireloom.columnar.kernel.texts import DATE_NONE, DATE_NULL
-from wireloom.columnar.kernel.walk import (
+from wireloom.columnar.objectrows import DAY_0, kernel_values, wide_rows
+from wireloom.columnar.types import qform_map
+from wireloom.columnar.wide import Choice, choose
+from wireloom.errors import DecodeError, OptionError
+from wireloom.formats import get
+from wireloom.formats._tib.texts import parse_date
+from wireloom.formats.qform.options import DEFAULT, resolve
+from wireloom.kernel import load
+from wireloom.kernel.walk.messages import PAYLOAD
+from wireloom.kernel.walk.texts import DATE_NONE, DATE_NULL
+from wireloom.kernel.walk.walk import (
     ASKED,
     GOOD,
     NEED_MESSAGES,
@@ -31,14 +39,7 @@ from wireloom.columnar.kernel.walk import (
     NEED_WIDE_TEXT,
     NO_ROOM,
 )
-from wireloom.columnar.objectrows import DAY_0, kernel_values, wide_rows
-from wireloom.columnar.types import qform_map
-from wireloom.columnar.wide import Choice, choose
-from wireloom.errors import DecodeError, OptionError
-from wireloom.formats import get
-from wireloom.formats._tib.texts import parse_date
-from wireloom.formats.qform.options import DEFAULT, resolve
-from wireloom.rows import MESSAGE_FORMATS, FrameRows, frame_rows, payload_rows
+from wireloom.rows import MESSAGE_FORMATS, FrameRows, frame_rows, message_formats, payload_rows
 from wireloom.tables import Table, table
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
@@ -109,12 +110,13 @@ class MessageDecoder:
             OptionError: there is no such format, table, column or option.
             SourceError: the dictionary cannot be found or read.
         """
-        if format is not None and format not in MESSAGE_FORMATS:
-            known = ", ".join(MESSAGE_FORMATS)
+        if format is not None and format not in message_formats():
+            known = ", ".join(message_formats())
             raise OptionError(f"{format!r} is no format of messages; there are {known}")
         self._tables = _checked(tables, columns)
         self._format = format
-        self._code = PAYLOAD if format is None else MESSAGE_FORMATS.index(format)
+        has_walker = format in MESSAGE_FORMATS
+        self._code = MESSAGE_FORMATS.index(format) if has_walker and format else PAYLOAD
         self._limits = limits
         self._options = _known(format, options)
         self._settings = {
@@ -129,6 +131,11 @@ class MessageDecoder:
         dictionary = resolve(self._options.get("dictionary", DEFAULT))
         self._choice = _choice(columns, format, dictionary)
         self._is_slow = strict or options.get("dialect") == "document"
+        self._is_slow |= format is not None and not has_walker
+        others = [get(name) for name in message_formats() if name not in MESSAGE_FORMATS]
+        # Magics of messages that the kernel would pass over: frames with one go the slow way.
+        self._magics = [each.magic for each in others] if nested or format is None else []
+        self._is_slow |= not all(self._magics)
         # The kernel knows names by their bytes, and several may be shown like this.
         self._is_slow |= any(_ESCAPE.search(name) for name in self._choice.names)
         wanted = {name: table(name).select((select or {}).get(name)) for name in self._plain}
@@ -213,12 +220,18 @@ class MessageDecoder:
         self._walk.set_base(path.encode("utf-8", "surrogateescape"))
         self._path = path
         at = 0
+        end = last
+        slow = self._with_magic(frames) if self._magics and not self._is_slow else None
         while at < last:
             state = GOOD
-            if self._is_slow:
+            if self._is_slow or (slow and slow[0] == at):
                 yield from self._slow(frames, at)
                 at += 1
+                if slow:
+                    slow.popleft()
                 continue
+            if slow is not None:
+                end = slow[0] if slow else last
             at, state = self._kernel.message_rows(
                 self._walk,
                 self._code,
@@ -229,7 +242,7 @@ class MessageDecoder:
                 times,
                 base,
                 at,
-                last,
+                end,
                 sizes,
             )
             if state == NO_ROOM:
@@ -239,6 +252,14 @@ class MessageDecoder:
             elif state != GOOD:
                 yield from self._slow(frames, at)
                 at += 1
+
+    def _with_magic(self, frames: _Frames) -> deque[int]:
+        """The frames in which a message without a walker may lie."""
+        return deque(
+            index
+            for index in range(len(frames.lengths))
+            if any(magic in frames.frame(index) for magic in self._magics)
+        )
 
     def flush(self) -> Batches:
         """What is left."""
@@ -426,7 +447,7 @@ def _checked(tables: Iterable[str], columns: object) -> tuple[str, ...]:
 
 def _known(format: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options, seen to belong to some format of messages; `unwrap` makes no sense here."""
-    known = {option.name for name in MESSAGE_FORMATS for option in get(name).options} - {"unwrap"}
+    known = {option.name for name in message_formats() for option in get(name).options} - {"unwrap"}
     for name in options:
         if name not in known:
             raise OptionError(f"{format or 'a payload'} has no option {name!r} here")

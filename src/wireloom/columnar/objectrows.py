@@ -8,8 +8,8 @@ from decimal import Decimal
 from typing import Any, Final
 
 from wireloom.columnar.batches import FIELD_BITS
-from wireloom.columnar.kernel.fieldrows import V_DATE
 from wireloom.columnar.wide import Choice, wide_cells
+from wireloom.kernel.rows.fieldrows import V_DATE
 from wireloom.rows import FrameRows
 from wireloom.tables import DECIMAL_SCALE
 

@@ -1,4 +1,4 @@
-"""Frames → the packet tables of blaze, nais and nrep, at compiled speed.
+"""Frames → the packet tables of transports, at compiled speed.
 
 The word kernel fills the columns. A frame that it refuses is given to the object path, which says
 why, or has the row after all: what is in a table never depends on the kernel alone.
@@ -6,11 +6,8 @@ why, or has the row after all: what is in a table never depends on the kernel al
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from enum import IntEnum
 from itertools import repeat
 from typing import Any
 
@@ -19,17 +16,11 @@ import pyarrow as pa
 from wireloom.columnar.arrays import plain_column
 from wireloom.columnar.assembly import Assembly, Filled, Keys
 from wireloom.columnar.framing import FrameBatch
-from wireloom.columnar.kernel import load
-from wireloom.columnar.program import Shape, build_program
+from wireloom.columnar.program import build_program
 from wireloom.errors import DecodeError, OptionError
 from wireloom.format import Format
-from wireloom.formats import get
-from wireloom.formats.blaze.dialects import DOCUMENT, DOCUMENT_ENUMS, enum_of, get_dialect
-from wireloom.formats.nais.options import rules_from, types_from
-from wireloom.formats.nais.packets import PARTS, NaisPacket
-from wireloom.formats.nais.schema import BUILT_IN, Reading
-from wireloom.formats.nrep.packets import FIRST_EXTENSION, Discover, Unknown
-from wireloom.layout import Bits, Packet, Varint
+from wireloom.formats import get, names
+from wireloom.kernel import load
 from wireloom.messages import Message
 from wireloom.tables import Table, table
 from wireloom.wire import DEFAULT_LIMITS, Limits
@@ -40,8 +31,6 @@ MAX_BATCH_BYTES = 1 << 26
 """Bytes of frames in one record batch: bounds what its payload columns hold."""
 
 Bodies = Callable[[int, int, list[int]], pa.Array | None]
-
-_Enums = Mapping[str, type[IntEnum] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +77,7 @@ class PacketDecoder:
         """A decoder.
 
         Args:
-            format: ``blaze``, ``nais`` or ``nrep``.
+            format: a transport.
             columns: those that are wanted; None: all.
             payload: the column of byte strings whose places are wanted.
             limits: as for the object path.
@@ -99,24 +88,28 @@ class PacketDecoder:
         Raises:
             OptionError: there is no such table, column or option.
         """
-        if format not in _SHAPES:
-            raise OptionError(f"no packet table {format!r}; there are {', '.join(_SHAPES)}")
+        transports = [name for name in names() if get(name).kind == "transport"]
+        if format not in transports:
+            raise OptionError(f"no packet table {format!r}; there are {', '.join(transports)}")
         self.table: Table = table(format).select(columns)
         self._format: Format = get(format)
+        self._columns = self._format.columns()
         self._limits = limits
         self._strict = strict
         # Bodies are read by `wireloom.columnar.bodies`: a bad one leaves its packet readable.
         self._options = {key: value for key, value in options.items() if key != "model"}
         self._kernel = load() if kernel is None else kernel
-        shapes, enums = _SHAPES[format](self._format, limits, strict, options)
-        self._more = [name for name in self.table.names if name in _MESSAGE_COLUMNS]
-        self._types = types_from(self._options) if self._more else BUILT_IN
+        shapes, enums = self._columns.shapes(self._format.packets(), limits, strict, options)
+        extra = {column.name for column in self._columns.extra} - {self._columns.body}
+        self._more = [name for name in self.table.names if name in extra]
+        self._readers = self._columns.extra_readers(self._options) if self._more else None
         filled = {*self.table.names, *(() if payload is None else (payload,))}
-        if self._more:
-            filled.add(_CONTENT)
+        content = self._columns.payload
+        if self._readers is not None and content is not None:
+            filled.add(content)
         program = build_program(self._kernel, table(format).select(filled), shapes, enums)
         self._payload = next((each for each in program.outputs if each.name == payload), None)
-        self._content = next((each for each in program.outputs if each.name == _CONTENT), None)
+        self._content = next((each for each in program.outputs if each.name == content), None)
         self._assembly = Assembly(self._kernel, self.table, program)
         self._program = program
         self._rows: Any = None
@@ -214,24 +207,26 @@ class PacketDecoder:
         return refused, accepted
 
     def _more_columns(self, batch: FrameBatch, filled: Filled) -> dict[str, pa.Array]:
-        """Columns that only the object path can fill: the message in a NAIS payload."""
-        if not self._more:
+        """Columns that only the object path can fill, from the payload."""
+        if self._readers is None:
             return {}
-        read, data, frames = self._types.read, batch.data, batch.offsets.tolist()
+        (read, columns), data, frames = self._readers, batch.data, batch.offsets.tolist()
         places: Iterable[tuple[int, int]] = repeat((0, 1), batch.count)
         assert self._content is not None
         if filled.there[self._content.index]:
             starts, sizes = filled.blobs(self._content)
             places = zip(starts.tolist(), sizes.tolist(), strict=True)
-        readings = [_NO_READING] * batch.count
+        readings: list[Any] = [None] * batch.count
         for index, (frame, (start, size), is_refused) in enumerate(
             zip(frames, places, bytes(filled.outcome)[: batch.count], strict=True)
         ):
             if not is_refused:
-                payload = bytes(data[start : start + size - 1])
-                readings[index] = read(data[frame + _TYPE_AT], payload)
+                readings[index] = read(data, frame, bytes(data[start : start + size - 1]))
         return {
-            column.name: plain_column(column, list(map(_MESSAGE_COLUMNS[column.name], readings)))
+            column.name: plain_column(
+                column,
+                [None if each is None else columns[column.name](each) for each in readings],
+            )
             for column in self.table.columns
             if column.name in self._more
         }
@@ -250,7 +245,7 @@ class PacketDecoder:
         for index, packet in accepted.items():
             values = keys.row(index, batch)
             values |= {name: column[index].as_py() for name, column in more.items()}
-            values |= packet_row(packet)
+            values |= self._columns.row(packet)
             extra.append({name: values.get(name) for name in self.table.names})
         kept = [index for index in range(batch.count) if not filled.outcome[index]]
         places = {index: row for row, index in enumerate([*kept, *accepted])}
@@ -286,86 +281,4 @@ def _pieces(batch: FrameBatch) -> Iterator[tuple[int, int]]:
 
 def packet_row(packet: Message) -> dict[str, Any]:
     """The values of a packet's own columns, as the object path has them."""
-    if isinstance(packet, Unknown):
-        return {
-            "type_code": packet.code,
-            "type_name": packet.name,
-            "nonce": packet.nonce,
-            "trailing": packet.content,
-        }
-    assert isinstance(packet, Packet)
-    row: dict[str, Any] = {"type_code": packet.code, "type_name": packet.type_name}
-    for name, part in packet.codec.attributes.items():
-        value = getattr(packet, name)
-        if isinstance(value, IntEnum):
-            value = value.name
-        elif isinstance(part, Bits):
-            has_names = part.enum is not None and issubclass(part.enum, IntEnum)
-            value = str(int(value)) if has_names and value is not None else value
-        elif isinstance(value, bytes) and isinstance(getattr(part, "length", None), int):
-            value = value.hex()
-        elif isinstance(value, tuple):
-            value = [item.hex() for item in value]
-        row["type_code" if name == "type" else name] = value
-    if isinstance(packet, NaisPacket):
-        row |= {name: read(packet.reading) for name, read in _MESSAGE_COLUMNS.items()}
-    return row
-
-
-_MESSAGE_COLUMNS: Mapping[str, Callable[[Reading], str | None]] = {
-    "message_name": lambda reading: reading.name,
-    "message": lambda reading: None if reading.value is None else json.dumps(reading.value),
-    "message_error": lambda reading: reading.error or None,
-}
-_NO_READING = Reading(None, None, "")
-_CONTENT = "payload"
-"""The column that these are read from."""
-_TYPE_AT = 1
-"""Where the TYPE of a NAIS frame stands."""
-
-
-# --- forms ----------------------------------------------------------------------------------------
-
-
-def _declared(packets: Sequence[type[Packet]]) -> list[Shape]:
-    return [
-        Shape(cls, words, parts, (cls.code,), cls.name)
-        for cls in packets
-        for words, parts in cls.codec.forms.items()
-    ]
-
-
-def _blaze(
-    format: Format, limits: Limits, strict: bool, options: Any
-) -> tuple[list[Shape], _Enums]:
-    dialect = get_dialect(options.get("dialect", DOCUMENT))
-    enums = {name: enum_of(dialect, name) for name in DOCUMENT_ENUMS}
-    return _declared(format.packets()), enums
-
-
-def _nrep(format: Format, limits: Limits, strict: bool, options: Any) -> tuple[list[Shape], _Enums]:
-    shapes = _declared(format.packets())
-    if options.get("extensions"):
-        # A header, and content of which nothing is known: as a packet without fields.
-        parts = Discover.codec.forms[min(Discover.codec.forms)]
-        codes = range(FIRST_EXTENSION, 256)
-        shapes.append(Shape(Discover, 0, parts, codes, Unknown.name, type_field="type"))
-    return shapes, {}
-
-
-def _nais(format: Format, limits: Limits, strict: bool, options: Any) -> tuple[list[Shape], _Enums]:
-    most = rules_from(limits, strict, options).max_len_bytes
-    types = types_from(options)
-    parts = tuple(
-        dataclasses.replace(part, max_bytes=most) if isinstance(part, Varint) else part
-        for part in PARTS
-    )
-    names = {code: NaisPacket(type=code, types=types).type_name for code in range(256)}
-    return [Shape(NaisPacket, 0, parts, (0,), NaisPacket.name, "type", names)], {}
-
-
-_SHAPES: Mapping[str, Callable[..., tuple[list[Shape], _Enums]]] = {
-    "blaze": _blaze,
-    "nais": _nais,
-    "nrep": _nrep,
-}
+    return get(packet.format).columns().row(packet)

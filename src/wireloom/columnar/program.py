@@ -3,6 +3,9 @@
 Nothing is known here of a single format. A form's words, conditions, lengths and legal values come
 from its parts (`wireloom.layout`). Which combinations of fields a packet refuses is found out by
 asking its class (`Packet.flaw`) about every combination of the fields that it looks at.
+
+A form that the kernel cannot read (a number of 64 bits, a large table of names) is left out of the
+program. The kernel refuses its frames, so that the object path reads them: slower, the same rows.
 """
 
 from __future__ import annotations
@@ -16,32 +19,26 @@ from functools import lru_cache
 from itertools import product
 from typing import Any, Literal, cast
 
-from wireloom.columnar.kernel import wordops as words
+from wireloom.columns import Shape
+from wireloom.kernel.words import wordops as words
 from wireloom.layout import Bits, Blob, Flat, Items, Packet, Rest, Varint, Word
 from wireloom.tables import Table
 
-__all__ = ["Output", "Program", "Shape", "build_program"]
+__all__ = ["Output", "Program", "build_program"]
 
 NO_FORM = 255
 _MAX_KEY_BITS = 12
 """Bits of the fields that a packet's flaws depend on; real ones need up to eight."""
 
+_MAX_NAME_BITS = 16
+"""Bits of a field with names: its map has a place for every value."""
+_MAX_SELECTOR_BITS = 16
+_MAX_KERNEL_BITS = 63
+"""Bits of a number in the kernel's columns and operations, which are signed."""
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """One form of a packet, as the kernel is to read it."""
 
-    cls: type[Packet]
-    words: int
-    """Header length, where that tells the form."""
-    parts: tuple[Flat, ...]
-    codes: Sequence[int]
-    """Its type codes: one, unless `type_field` has them."""
-    name: str
-    type_field: str = ""
-    """The field that has the type code, where the form does not tell it."""
-    type_names: Mapping[int, str] = field(default_factory=dict)
-    """Names of the values of that field; `name` for those that are not here."""
+class _UnreadableError(Exception):
+    """The kernel cannot read a form."""
 
 
 @dataclass(slots=True)
@@ -59,6 +56,8 @@ class Output:
     width: int = 0
     place: int = 0
     """Of a ``name``: bits of its values, and where its map starts."""
+    table: Mapping[int, str] = field(default_factory=dict)
+    """Of a ``name``: the names that were declared."""
     unit: int = 1
     """Bytes of an item."""
 
@@ -124,9 +123,13 @@ class _Builder:
 
     def name_map(self, output: Output, width: int, names: Mapping[int, str]) -> None:
         """Give a column of names its map, once."""
+        if width > _MAX_NAME_BITS:
+            raise _UnreadableError(output.name)
         if output.width:
-            assert output.width == width, output.name
+            if (output.width, output.table) != (width, names):
+                raise _UnreadableError(output.name)
             return
+        output.table = names
         output.width, output.place = width, len(self.maps)
         output.names = list(dict.fromkeys(names.values()))
         numbers = {name: number for number, name in enumerate(output.names)}
@@ -147,8 +150,23 @@ class _Builder:
     ) -> None:
         self.ops.append((code, one, two, three, four, five))
 
-    def form(self, shape: Shape) -> None:
-        """The operations of one form."""
+    def form(self, shape: Shape) -> bool:
+        """Add the operations of one form; whether the kernel can read it, else it has none."""
+        ops, maps = len(self.ops), len(self.maps)
+        names = list(self.name_outputs)
+        outputs = {
+            name: dataclasses.replace(each, forms=set(each.forms), names=list(each.names))
+            for name, each in self.outputs.items()
+        }
+        try:
+            self.operations(shape)
+        except _UnreadableError:
+            del self.ops[ops:], self.maps[maps:]
+            self.name_outputs, self.outputs = names, outputs
+        self.firsts.append(len(self.ops))
+        return len(self.ops) > ops
+
+    def operations(self, shape: Shape) -> None:
         code = self.output("type_code", "i32")
         if code is not None and not shape.type_field:
             self.put(words.OP_FILL, three=shape.codes[0], four=code.index)
@@ -158,7 +176,6 @@ class _Builder:
                 name.names.append(shape.name)
             self.put(words.OP_FILL, three=name.names.index(shape.name), four=name.index)
         _Form(self, shape).build()
-        self.firsts.append(len(self.ops))
 
 
 class _Form:
@@ -216,11 +233,14 @@ class _Form:
 
     def register(self, name: str) -> int:
         found = self.registers.setdefault(name, len(self.registers))
-        assert found < words.REGISTERS
+        if found >= words.REGISTERS:
+            raise _UnreadableError(name)
         return found
 
     def word(self, word: Word) -> None:
         """Load a word, and take it apart; not if nothing asks for what is in it."""
+        if word.size > 8:
+            raise _UnreadableError(word.name)
         start = len(self.builder.ops)
         self.put(words.OP_LOAD, self.at, word.size, int(word.order == "little"))
         self.at += word.size
@@ -232,8 +252,13 @@ class _Form:
     def bits(self, bits: Bits) -> None:
         low, mask = bits.low, bits.mask
         if bits.const is not None:
-            self.put(words.OP_CONST, low, mask, bits.const)
+            half = 0xFFFFFFFF  # twice: a magic of eight bytes is no signed number
+            self.put(words.OP_CONST, low, mask & half, bits.const & half)
+            if mask > half:
+                self.put(words.OP_CONST, low + 32, mask >> 32, bits.const >> 32)
             return
+        if bits.width > _MAX_KERNEL_BITS:
+            raise _UnreadableError(bits.name)
         if bits.derived == "frame":
             self.put(words.OP_CONTENT, low, mask, -1)
         elif bits.derived == "content":
@@ -253,7 +278,6 @@ class _Form:
                 self.number(bits.name, bits)
 
     def number(self, name: str, bits: Bits) -> None:
-        assert bits.width < 64, f"{name} needs a decimal column"
         kind = "i32" if bits.width < 32 else "i64"
         output = self.builder.output(name, kind)
         if output is not None:
@@ -357,7 +381,7 @@ def _flaws(shape: Shape) -> tuple[dict[str, int], list[int]]:
     while not table or sorted(seen & choices.keys()) != names:
         names = sorted(seen & choices.keys())
         if sum(choices[name][0] for name in names) > _MAX_KEY_BITS:
-            raise TypeError(f"{shape.name}: its flaws depend on too many bits")
+            raise _UnreadableError(f"{shape.name}: its flaws depend on too many bits")
         found: dict[int, int] = {}
         for chosen in product(*(choices[name][1] for name in names)):
             index = low = 0
@@ -368,7 +392,7 @@ def _flaws(shape: Shape) -> tuple[dict[str, int], list[int]]:
             probe = _Probe(values | dict(zip(names, chosen, strict=True)), seen)
             is_flawed = int(shape.cls.flaw(cast("Packet", probe)) is not None)
             if found.setdefault(index, is_flawed) != is_flawed:
-                raise TypeError(f"{shape.name}: its flaws depend on a large number")
+                raise _UnreadableError(f"{shape.name}: its flaws depend on a large number")
         table = [found[index] for index in range(len(found))]
     if not any(table):
         return {}, []
@@ -383,10 +407,11 @@ def _flaws(shape: Shape) -> tuple[dict[str, int], list[int]]:
 # --- the program ----------------------------------------------------------------------------------
 
 
-def _selector(shapes: Sequence[Shape]) -> tuple[list[int], list[int]]:
+def _selector(shapes: Sequence[Shape], readable: set[int]) -> tuple[list[int], list[int]]:
     """Where code and header length stand in a frame; the shape for each of their values.
 
-    The first are a word's place, bytes and order, and the lowest bit and mask of both in it.
+    The first are a word's place, bytes and order, and the lowest bit and mask of both in it. Only
+    readable shapes are chosen, and none by a code of so many bits that the table would be huge.
     """
     at = 0
     for part in shapes[0].parts:
@@ -396,8 +421,12 @@ def _selector(shapes: Sequence[Shape]) -> tuple[list[int], list[int]]:
         if chosen:
             low = min(bits.low for bits in chosen.values())
             high = max(bits.high for bits in chosen.values())
+            if high - low >= _MAX_SELECTOR_BITS:
+                break
             forms = [NO_FORM] * (1 << (high - low + 1))
             for number, shape in enumerate(shapes):
+                if number not in readable:
+                    continue
                 words = chosen["words"].low - low if "words" in chosen else None
                 for code in shape.codes:
                     index = code << chosen["code"].low - low
@@ -405,8 +434,15 @@ def _selector(shapes: Sequence[Shape]) -> tuple[list[int], list[int]]:
             order = int(part.order == "little")
             return [at, part.size, order, low, len(forms) - 1], forms
         at += part.size
-    assert len(shapes) == 1, "nothing tells the forms apart"
-    return [0, 1, 0, 0, 0], [0]
+    # Without a code that tells forms apart, only a single form can be known.
+    has_code = any(
+        bits.derived == "code"
+        for part in shapes[0].parts
+        if isinstance(part, Word)
+        for bits in part.bits
+    )
+    is_known = len(shapes) == 1 and 0 in readable and not has_code
+    return [0, 1, 0, 0, 0], [0 if is_known else NO_FORM]
 
 
 def _array(values: Sequence[int], code: Literal["B", "i", "q"]) -> memoryview:
@@ -466,9 +502,8 @@ def _plan(
     table: Table, shapes: tuple[_Same, ...], enums: tuple[tuple[str, type[IntEnum] | None], ...]
 ) -> _Plan:
     builder = _Builder(table, dict(enums))
-    for each in shapes:
-        builder.form(each.shape)
-    selector, forms = _selector([each.shape for each in shapes])
+    readable = {number for number, each in enumerate(shapes) if builder.form(each.shape)}
+    selector, forms = _selector([each.shape for each in shapes], readable)
     outputs = list(builder.outputs.values())
     flat = [number for op in builder.ops for number in op]
     named = [builder.outputs[name] for name in builder.name_outputs]

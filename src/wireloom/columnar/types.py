@@ -9,11 +9,11 @@ from typing import Final
 import pyarrow as pa
 
 from wireloom.columnar.arrays import strings
-from wireloom.columnar.kernel.qform import FID_FIXED, FID_FORM, FID_LONG, FID_PARTIAL, FID_SHORT
 from wireloom.formats.qform.dictionary import MAX_FID, Dictionary, Entry, Kind, TssType
 from wireloom.formats.qform.walk import MAX_SHORT
 from wireloom.formats.tibmsg import FieldType as TibMsgType
 from wireloom.formats.tibrv import FieldType as TibrvType
+from wireloom.kernel.walk.qform import FID_FIXED, FID_FORM, FID_LONG, FID_PARTIAL, FID_SHORT
 from wireloom.rows import field_types
 
 __all__ = ["DIALECTS", "dialect_names", "field_map", "field_names", "qform_map"]
@@ -25,10 +25,14 @@ _ARRAYS, _TIBRV, _QFORM = 16, 32, 96
 """Where types start in the kernel's map: TibMsg arrays by element, TibrvMsg's, QForm's."""
 
 
-@cache
 def field_names() -> pa.Array:
     """The dictionary of the type column."""
-    return strings(field_types())
+    return _field_names(field_types())
+
+
+@cache
+def _field_names(types: tuple[str, ...]) -> pa.Array:
+    return strings(types)
 
 
 @cache
@@ -37,10 +41,14 @@ def dialect_names() -> pa.Array:
     return strings(DIALECTS)
 
 
-@cache
 def field_map() -> bytes:
-    """Number of every format's types in the type column's dictionary."""
-    number = {name: index for index, name in enumerate(field_types())}
+    """Number of the types of formats with a walker in the type column's dictionary."""
+    return _field_map(field_types())
+
+
+@cache
+def _field_map(types: tuple[str, ...]) -> bytes:
+    number = {name: index for index, name in enumerate(types)}
     found = bytearray(256)
     for code in TibMsgType:
         if code.name != "ARRAY":

@@ -1,12 +1,15 @@
 """The formats: one folder each, and one line each in `REGISTRY`.
 
 A format's package exports one `FORMAT`, an instance of `wireloom.format.Format`. Packages are
-imported when first used, so that ``import wireloom`` and ``wireloom --help`` stay quick.
+imported when first used, so that ``import wireloom`` and ``wireloom --help`` stay quick. Formats of
+other packages are found by their entry points; one that cannot be loaded is left out, and
+``wireloom doctor`` says why.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -14,7 +17,7 @@ from types import ModuleType
 from wireloom.errors import UnknownProtocolError
 from wireloom.format import Format
 
-__all__ = ["REGISTRY", "get", "names"]
+__all__ = ["GROUP", "REGISTRY", "failures", "get", "names"]
 
 REGISTRY: dict[str, str] = {
     "blaze": "wireloom.formats.blaze",
@@ -27,9 +30,39 @@ REGISTRY: dict[str, str] = {
 """Name → package. A new format is its folder and one line here."""
 
 
+GROUP = "wireloom.formats"
+"""Entry points of this group are formats of other packages: their name → the `Format` object."""
+
+
+@cache
+def _others() -> tuple[dict[str, Format], dict[str, str]]:
+    """The formats of other packages, and why some could not be loaded."""
+    from importlib.metadata import entry_points  # late: it brings e-mail and sockets with it
+
+    found: dict[str, Format] = {}
+    failed: dict[str, str] = {}
+    for point in entry_points(group=GROUP):
+        try:
+            format = point.load()
+            if not isinstance(format, Format) or format.name != point.name:
+                raise TypeError(f"{point.value} is no Format of that name")
+            if point.name in REGISTRY or point.name in found:
+                raise ValueError("there is a format of that name already")
+        except Exception as error:  # whatever another package does when it is imported
+            failed[point.name] = f"{type(error).__name__}: {error}"
+        else:
+            found[point.name] = format
+    return found, failed
+
+
+def failures() -> Mapping[str, str]:
+    """Formats of other packages that could not be loaded, and why."""
+    return dict(_others()[1])
+
+
 def names() -> tuple[str, ...]:
     """The names of all formats, sorted."""
-    return tuple(sorted(REGISTRY))
+    return tuple(sorted({*REGISTRY, *_others()[0]}))
 
 
 def get(name: str) -> Format:
@@ -39,6 +72,8 @@ def get(name: str) -> Format:
         UnknownProtocolError: there is none.
     """
     if name not in REGISTRY:
+        if name in _others()[0]:
+            return _others()[0][name]
         raise UnknownProtocolError(f"no format {name!r}; there are {', '.join(names())}")
     return _load(REGISTRY[name])
 

@@ -62,6 +62,7 @@ def balanced(
         "missing": counts.missing,
         "frames": tally.frames,
         "packets": counts.packets,
+        "conflict": counts.conflict,
     }
 
 
@@ -80,6 +81,8 @@ class Totals:
     """Bytes of holes, which were not captured."""
     frames: int = 0
     packets: int = 0
+    conflict: int = 0
+    """Quarantined bytes with a good checksum, where others with a bad one had been read."""
     errors: int = 0
     """What could not be read: frames, nested messages, parts of captures."""
     damaged: int = 0
@@ -105,3 +108,4 @@ class Totals:
             totals.missing += row["missing"]
             totals.frames += row["frames"]
             totals.packets += row["packets"]
+            totals.conflict += row["conflict"]

@@ -18,20 +18,17 @@ from wireloom.columnar.arrays import allocate, constant, null_array
 from wireloom.columnar.assembly import Keys
 from wireloom.columnar.bodies import BodyDecoder, Payloads
 from wireloom.columnar.framing import FrameBatch
-from wireloom.columnar.kernel import load
 from wireloom.columnar.messages import MessageDecoder
 from wireloom.columnar.packets import Bodies, PacketDecoder, PacketRows, Refused
 from wireloom.formats import get
+from wireloom.kernel import load
 from wireloom.messages import Message
 from wireloom.tables import KEY, arrow_schema, arrow_type
 from wireloom.tabulate.lots import Joined, Lot, Origin, Piece, join
 from wireloom.tabulate.nested import Part, carried, placed, shifted, with_magic
 from wireloom.tabulate.settings import Settings
 
-__all__ = ["PAYLOADS", "Decoded", "LotDecoder"]
-
-PAYLOADS: Final = {"blaze": "body", "nais": "payload", "nrep": "data"}
-"""The column of a transport's table that may hold messages; also their path."""
+__all__ = ["Decoded", "LotDecoder"]
 
 _INSIDE: Final = ("messages", "fields", "wide", "errors")
 """The tables that nested messages have rows in."""
@@ -122,7 +119,7 @@ class LotDecoder:
         joined = part.joined
         errors: list[tuple[Piece, dict[str, Any]]] = []
         bodies: Bodies | None = None
-        if format == "blaze" and self._bodies is not None:
+        if get(format).columns().body and self._bodies is not None:
 
             def bodies(first: int, last: int, illegal: list[int]) -> pa.Array | None:
                 return self._bodies_of(part, first, last, illegal, found, errors)
@@ -156,7 +153,7 @@ class LotDecoder:
             self._packets[format] = PacketDecoder(
                 format,
                 columns=wanted or {"frame_offset"},
-                payload=PAYLOADS[format] if self._has_inside else None,
+                payload=get(format).columns().payload if self._has_inside else None,
                 limits=self._settings.limits,
                 strict=self._settings.strict,
                 kernel=self._kernel,
@@ -214,7 +211,8 @@ class LotDecoder:
         bodies, joined = self._bodies, part.joined
         assert bodies is not None
         assert joined.words is not None
-        has_texts = "blaze" in self._tables and "nclass" in self._tables["blaze"].names
+        format = joined.batch.format
+        has_texts = format in self._tables and "nclass" in self._tables[format].names
         texts = []
         keys = Keys(joined.source, joined.stream, joined.batch.base, joined.ts_ns, joined.offsets)
         for made in bodies.read(
@@ -230,7 +228,7 @@ class LotDecoder:
             for each in made.refused:
                 piece = part.owner(first + each.index)
                 row = part.key(first + each.index, each.offset, len(each.data))
-                errors.append((piece, row | _why("blaze", "message", each) | {"path": "body"}))
+                errors.append((piece, row | _why(format, "message", each) | {"path": "body"}))
             for run in made.payloads or ():
                 self._feed(part, shifted(run, first), found, errors)
             texts.append(made.texts)
@@ -248,7 +246,8 @@ class LotDecoder:
         """Rows of the messages in the payloads of some packets."""
         format, batch = part.joined.batch.format, part.joined.batch
         passed_over = {each.index for each in rows.refused}
-        if format == "nais":
+        columns = get(format).columns()
+        if columns.payload is None or columns.payloads_in_messages:
             # What is in its messages only the object path knows.
             count = rows.rows.num_rows + len(rows.refused)
             some = batch.part(rows.first, rows.first + count)
@@ -256,7 +255,7 @@ class LotDecoder:
             read = ((index, self._read(format, batch.frame(index))) for index in sorted(asked))
             runs = [run for index, message in read for run in carried(index, message)]
         else:
-            runs = placed(self._kernel, rows, batch.data, PAYLOADS[format], passed_over)
+            runs = placed(self._kernel, rows, batch.data, columns.payload, passed_over)
         for run in runs:
             self._feed(part, run, found, errors)
 

@@ -1,9 +1,9 @@
 """Which format is on a stream: told by its port, else by what explains most of its first bytes.
 
 Every format that the stream may be in scans the first bytes. The one with the longest chain of
-frames wins, so that a stream may begin in the middle of a frame, hold text between frames (NAIS),
+frames wins, so that a stream may begin in the middle of a frame, hold text between frames,
 or carry messages of one format in frames of another. Formats without a magic find frames in bytes
-that mean something else (zeros are legal NREP packets); theirs must be at least half of all.
+that mean something else (zeros are legal packets of one); theirs must be at least half of all.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from wireloom.columnar.framing import FrameBatch, FrameScanner
-from wireloom.formats import get
+from wireloom.formats import get, names
 from wireloom.framing import Problem, Text
 from wireloom.tabulate.settings import Settings
 
-__all__ = ["CUT", "FIRST_LOOK", "PREFIX", "Detector", "covered"]
+__all__ = ["CUT", "FIRST_LOOK", "PREFIX", "Detector", "covered", "stream_format"]
 
 FIRST_LOOK: Final = 4 << 10
 """Bytes of a stream that are looked at first. What is sure then need not wait for more."""
@@ -25,16 +25,11 @@ FIRST_LOOK: Final = 4 << 10
 PREFIX: Final = 64 << 10
 """Bytes after which the decision falls, or at the end of the stream if that comes first."""
 
-_ORDER: Final = ("blaze", "nais", "nrep", "tibrv", "tibmsg", "qform")
-"""Who wins where two explain the same: transports, which carry the others, then those that do."""
-
 _SURE_FRAMES: Final = 4
 _MAGIC: Final = 90
 """Confidence that only a magic gives; see `Format.detect`."""
 CUT: Final = frozenset({"truncated", "short_header"})
 """Codes of problems that say: the data ends within a frame."""
-_MAGICS: Final = frozenset({"qform", "tibmsg", "tibrv"})
-"""Formats whose headers have a magic of four bytes."""
 
 _PRINTABLE: Final = bytes([9, 10, 13, *range(32, 127)])
 
@@ -49,8 +44,9 @@ class Detector:
             settings: which formats there may be.
             scanner: gives a scanner of that format, ready for a stream from offset 0.
         """
-        allowed = _ORDER if settings.formats is None else settings.formats
-        self._formats = [name for name in _ORDER if name in allowed]
+        order = sorted(map(get, names()), key=lambda each: each.precedence)
+        allowed = names() if settings.formats is None else settings.formats
+        self._formats = [each.name for each in order if each.name in allowed]
         self._ports = settings.ports
         self._scanner = scanner
 
@@ -101,19 +97,30 @@ class Detector:
         if problems and others[-1].offset == problems[-1][0] and _is_cut(others[-1], end):
             rest = problems.pop()[1]
         is_proven = True
-        if format in _MAGICS:
+        chosen = get(format)
+        if chosen.magic:
             # A header with a magic is proof enough; a large frame may fill all of the prefix.
-            is_proven = covers > 0 or get(format).detect(data) >= _MAGIC
+            is_proven = covers > 0 or chosen.detect(data) >= _MAGIC
         else:
             end -= rest
             proven = covers
-            if format == "nais" and any(map(_has_message, batches)):
+            if chosen.has_text and any(map(_has_message, batches)):
                 # Text belongs to the stream, but only frames tell that it is one.
                 proven += sum(_printable(each.data) for each in others if isinstance(each, Text))
             is_proven = 0 < end <= 2 * proven and frames > 0
-        chain = covers if format == "nais" else _longest(problems, end)
+        chain = covers if chosen.has_text else _longest(problems, end)
         breaks = sum(offset > 0 for offset, _ in problems)
-        return _Look(format, chain if is_proven else 0, frames, breaks, is_proven and chain == end)
+        is_perfect = is_proven and chain == end
+        order = self._formats.index(format)
+        return _Look(format, chain if is_proven else 0, frames, breaks, is_perfect, order)
+
+
+def stream_format(data: bytes) -> str | None:
+    """The format of a stream that begins with `data`, in the middle of a frame or behind damage.
+
+    `wireloom.detect` asks what stands at the very start; this is what captures are read by.
+    """
+    return Detector(Settings(), FrameScanner).by_prefix(data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +129,19 @@ class _Look:
 
     format: str
     chain: int
-    """Bytes of frames that follow each other; for NAIS of all frames, since text is between."""
+    """Bytes of frames that follow each other; of all frames where text is between."""
     frames: int
     breaks: int
     """Places where it goes on only behind something else."""
     is_perfect: bool
     """Whether it explains everything."""
+    order: int
+    """Its place among the formats that the stream may be in."""
 
     @property
     def rank(self) -> tuple[int, int]:
         """The larger, the better; where two explain the same, the order decides."""
-        return self.chain, -_ORDER.index(self.format)
+        return self.chain, -self.order
 
 
 def _is_cut(other: object, end: int) -> bool:
@@ -159,8 +168,8 @@ def _scanned(scanner: FrameScanner, data: bytes) -> list[FrameBatch]:
 
 
 def _has_message(batch: FrameBatch) -> bool:
-    """Whether a NAIS frame has the message that its TYPE asks for: no chance in a text."""
-    detect = get("nais").detect
+    """Whether a frame is one beyond doubt, on a stream of text: no chance in a text."""
+    detect = get(batch.format).detect
     # Something behind the frame, or it would count that nothing is left over.
     return any(detect(batch.frame(index) + b"\0") for index in range(batch.count))
 

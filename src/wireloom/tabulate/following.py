@@ -29,11 +29,11 @@ from wireloom.captures.pcapng import PcapngReader
 from wireloom.captures.tcp import Reassembler
 from wireloom.captures.window import Window
 from wireloom.columnar.framing import FrameBatch, FrameScanner
-from wireloom.columnar.kernel import load
 from wireloom.columnar.split import SEGMENT, seams
 from wireloom.columnar.stored import Stored, StoredFile
 from wireloom.errors import SourceError
 from wireloom.framing import Problem
+from wireloom.kernel import load
 from wireloom.tabulate.accounting import Totals
 from wireloom.tabulate.desk import Desk
 from wireloom.tabulate.detection import FIRST_LOOK, PREFIX

@@ -5,21 +5,17 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 from wireloom.columnar.bodies import Payloads
 from wireloom.columnar.framing import FrameBatch
 from wireloom.columnar.packets import PacketRows
-from wireloom.formats.qform.walk import MAGIC as QFORM_MAGIC
-from wireloom.formats.tibmsg.walk import MAGIC as TIBMSG_MAGIC
-from wireloom.formats.tibrv.walk import MAGIC as TIBRV_MAGIC
+from wireloom.formats import get, names
 from wireloom.messages import Message
+from wireloom.rows import MESSAGE_FORMATS, message_formats
 from wireloom.tabulate.lots import Piece, join
 
 __all__ = ["Part", "carried", "placed", "shifted", "with_magic"]
-
-_MAGICS: Final = (TIBMSG_MAGIC, QFORM_MAGIC, TIBRV_MAGIC)
-"""What TibMsg, QForm and TibrvMsg messages have in their first eight bytes."""
 
 
 class Part:
@@ -96,7 +92,18 @@ def placed(
         frames = memoryview(bytearray(4 * count)).cast("i")
         places = memoryview(bytearray(8 * count)).cast("q")
         lengths = memoryview(bytearray(4 * count)).cast("i")
-        found = kernel.recognised_payloads(data, starts, sizes, rows.first, frames, places, lengths)
+        if len(message_formats()) > len(MESSAGE_FORMATS):
+            # There are messages that the kernel does not know; the decoder tells them.
+            found = 0
+            for index, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+                if size > 1:
+                    frames[found], places[found] = rows.first + index, start
+                    lengths[found] = size - 1
+                    found += 1
+        else:
+            found = kernel.recognised_payloads(
+                data, starts, sizes, rows.first, frames, places, lengths
+            )
         if found:
             runs.append(Payloads(path, data, frames[:found], places[:found], lengths[:found]))
     if not rows.accepted and not passed_over:
@@ -130,10 +137,14 @@ def with_magic(batch: FrameBatch) -> Iterator[int]:
     """The frames that have the magic of a message in them."""
     if not batch.count:
         return
+    magics = [each.magic for each in map(get, names()) if each.kind == "message"]
+    if not all(magics):
+        yield from range(batch.count)  # only the object path can tell
+        return
     base, last = batch.offsets[0], batch.count - 1
     data = bytes(batch.data[base : batch.offsets[last] + batch.lengths[last]])
     found = set()
-    for magic in _MAGICS:
+    for magic in magics:
         at = data.find(magic)
         while at >= 0:
             index = bisect_right(batch.offsets, base + at) - 1

@@ -15,11 +15,11 @@ from wireloom.captures.capture import source_list
 from wireloom.captures.pcap import is_pcap
 from wireloom.captures.pcapng import is_pcapng
 from wireloom.columnar.framing import FrameBatch
-from wireloom.columnar.kernel import load
 from wireloom.columnar.split import CHAIN, map_frames
 from wireloom.columnar.stored import Stored, StoredFile
 from wireloom.columnar.wide import infer
 from wireloom.errors import OptionError
+from wireloom.kernel import load
 from wireloom.tables import table, wide_column
 from wireloom.tabulate.accounting import Tally, Totals
 from wireloom.tabulate.decoding import Decoded, LotDecoder

@@ -44,7 +44,7 @@ class Settings:
         SourceError: a dictionary, model or schema cannot be found or read.
     """
 
-    tables: tuple[str, ...] = TABLES
+    tables: tuple[str, ...] = field(default_factory=table_names)
     """Those that are wanted; ``wide`` goes with `columns`."""
     formats: tuple[str, ...] | None = None
     """Which formats streams may be in; with one only, every stream is. None: all."""
@@ -97,7 +97,7 @@ class Settings:
         self._check()
 
     def _check(self) -> None:
-        known = (*TABLES, "wide")
+        known = (*table_names(), "wide")
         for name in (*self.tables, *self.select):
             if name not in known:
                 raise OptionError(f"no table {name!r}; there are {', '.join(known)}")
@@ -150,7 +150,7 @@ class Settings:
         if reassembly:
             found["reassembly"] = ReassemblyLimits(**reassembly)
         if "columns" in found and "tables" not in found:
-            found["tables"] = (*TABLES, "wide")
+            found["tables"] = (*table_names(), "wide")
         return cls(**found)
 
     @property

@@ -441,6 +441,7 @@ _DROPPED: Final = {
     "checksum": "a segment whose checksum is wrong",
     "before_start": "bytes before the start of the stream",
     "late": "bytes for a hole that was given up already",
+    "conflict": "a copy with a good checksum of bytes that were read with a bad one",
 }
 
 

@@ -22,8 +22,8 @@ from wireloom.captures import (
     StreamEnd,
 )
 from wireloom.columnar.arrays import from_rows
-from wireloom.columnar.kernel import load
 from wireloom.errors import DecodeError
+from wireloom.kernel import load
 from wireloom.rows import shown
 from wireloom.tabulate.accounting import Totals, balanced
 from wireloom.tabulate.collecting import Collector

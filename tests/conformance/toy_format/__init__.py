@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -45,6 +45,11 @@ class Say(ToyPacket):
     """Says something."""
 
     text: bytes = b""
+
+    def payloads(self) -> Iterator[tuple[str, bytes]]:
+        """What is said, which may be a message of another format."""
+        if self.text:
+            yield "text", self.text
 
 
 @packet(
@@ -94,8 +99,9 @@ class Rules:
 class Toy(Format):
     name = "toy"
     title = "Toy"
-    kind = "message"
+    kind = "transport"
     summary = "Made up for the tests."
+    magic = MAGIC
 
     def decode(self, data: bytes, *, limits: Limits, strict: bool, **options: Any) -> Message:
         size = Rules().measure(data, 0, len(data))
@@ -131,6 +137,9 @@ class Toy(Format):
 
     def types(self) -> Sequence[TypeInfo]:
         return [TypeInfo(c.code, c.name, c.__doc__ or "", describe(c)) for c in PACKETS.values()]
+
+    def packets(self) -> Sequence[type[Packet]]:
+        return tuple(PACKETS.values())
 
     def samples(self) -> Mapping[str, bytes]:
         return {

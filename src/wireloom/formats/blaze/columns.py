@@ -1,0 +1,46 @@
+"""Blaze in columns: header tables for the kernel's scanner, enums by dialect, the body's column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from wireloom.columns import Column, Columns, Enums, Shape, declared_shapes, numbers
+from wireloom.formats.blaze.dialects import DOCUMENT, DOCUMENT_ENUMS, enum_of, get_dialect
+from wireloom.formats.blaze.frames import FORMS
+from wireloom.formats.blaze.packets import VERSION
+from wireloom.kernel.frames import framerules
+from wireloom.layout import Packet
+from wireloom.wire import Limits
+
+__all__ = ["COLUMNS", "BlazeColumns"]
+
+
+class BlazeColumns(Columns):
+    """How Blaze becomes columns."""
+
+    payload = "body"
+    extra = (Column("nclass", "text", "the body's values in JSON, when a model is given"),)
+    body = "nclass"
+    least_frame = 4
+
+    def scan(self, kernel: Any, framer: Any, limits: Limits) -> Any:
+        """Header length and place of PKTLEN for each HDRLEN and PKTTYP; the version."""
+        keys = framerules.BLAZE_KEYS
+        table = numbers(2 * keys + 4)
+        for key, form in FORMS.items():
+            table[2 * key] = form.header_len
+            table[2 * key + 1] = form.pktlen_at
+            table[2 * keys + (key >> 8)] = 1
+        made = (framerules.FORMAT_BLAZE, table, VERSION)
+        return kernel.Scan(kernel.HeaderRules(*made, limits.max_frame, False))
+
+    def shapes(
+        self, packets: Sequence[type[Packet]], limits: Limits, strict: bool, options: Any
+    ) -> tuple[list[Shape], Enums]:
+        """The declared forms; the dialect's enums."""
+        dialect = get_dialect(options.get("dialect", DOCUMENT))
+        return declared_shapes(packets), {name: enum_of(dialect, name) for name in DOCUMENT_ENUMS}
+
+
+COLUMNS = BlazeColumns()

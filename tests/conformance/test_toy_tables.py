@@ -1,0 +1,211 @@
+"""Two formats of one folder and one line each have all that the others have in captures."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from wireloom import kernel
+from wireloom.cli import main
+from wireloom.columnar.framing import scan_frames
+from wireloom.columnar.messages import MessageDecoder
+from wireloom.columnar.packets import PacketDecoder
+from wireloom.columnar.split import scan_parallel
+from wireloom.formats import REGISTRY, _load, get
+from wireloom.framing import Problem, scan
+from wireloom.tables import table
+from wireloom.wire import DEFAULT_LIMITS
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def toys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.syspath_prepend(str(HERE))  # where the folders are
+    monkeypatch.setitem(REGISTRY, "toy", "toy_format")  # the lines
+    monkeypatch.setitem(REGISTRY, "note", "toy_note")
+    yield
+    _load.cache_clear()
+
+
+@pytest.fixture(params=["compiled", "interpreted"])
+def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    if request.param == "interpreted":
+        monkeypatch.setenv("WIRELOOM_KERNEL", "interpreted")
+        return kernel.interpreted()
+    if not kernel.is_compiled():
+        pytest.skip("no compiled kernel here")
+    return kernel.load()
+
+
+def stream() -> bytes:
+    from toy_format import Colour, Move, Say
+
+    note = get("note").samples()["tea"]
+    frames = [Say(text=b"hello").encode(), Move(x=300, colour=Colour.RED, speed=3).encode()]
+    return b"".join([*frames, Say(text=note).encode(), Move(x=1, colour=7).encode()] * 5)
+
+
+def damaged() -> bytes:
+    data = stream()
+    return b"\x00\x7e" + data[:40] + b"\x7e\x5a\x02junk" + data[40:] + data[:9]
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 1000])
+def test_frames_are_those_of_the_object_path(either: Any, size: int) -> None:
+    data = damaged()
+    framer = get("toy").framer(limits=DEFAULT_LIMITS, strict=False)
+    chunks = [data[at : at + size] for at in range(0, len(data), size)]
+    batches = scan_frames("toy", chunks, kernel=either)
+    assert [each for batch in batches for each in batch.records()] == list(scan(framer, data))
+
+
+def test_a_file_is_split_with_the_same_records() -> None:
+    data = damaged() * 20
+    framer = get("toy").framer(limits=DEFAULT_LIMITS, strict=False)
+    batches = scan_parallel("toy", data, workers=2, segment=500)
+    assert [each for batch in batches for each in batch.records()] == list(scan(framer, data))
+
+
+def test_packets_have_typed_columns(either: Any) -> None:
+    assert {c.name: c.type for c in table("toy").columns[7:]} == {
+        "type_code": "i32",
+        "type_name": "name",
+        "text": "binary",
+        "x": "i32",
+        "colour": "name",
+        "speed": "i32",
+    }
+    decoder = PacketDecoder("toy", kernel=either)
+    rows = [
+        row
+        for batch in scan_frames("toy", stream(), kernel=either)
+        for made in decoder.decode(batch)
+        for row in made.rows.to_pylist()
+    ]
+    assert len(rows) == 20
+    assert rows[1] | {"type_name": "MOVE", "x": 300, "colour": "RED", "speed": 3} == rows[1]
+    assert rows[3] | {"x": 1, "colour": "7", "text": None} == rows[3]
+
+
+def test_a_message_without_a_walker_has_rows(either: Any) -> None:
+    data = get("note").samples()["tea"]
+    decoder = MessageDecoder(
+        "note", tables=["messages", "fields", "wide"], columns=["cups:int"], kernel=either
+    )
+    found = dict([*decoder.feed(data, [0], [len(data)]), *decoder.flush()])
+    assert found["messages"].to_pylist()[0]["format"] == "note"
+    assert found["wide"].to_pylist()[0]["cups"] == -3
+    rows = found["fields"].to_pylist()
+    assert [(row["name"], row["type"]) for row in rows] == [
+        ("what", "words"),
+        ("cups", "number"),
+        ("leaf", "blob"),
+    ]
+    assert [rows[0]["value_text"], rows[1]["value_int"], rows[2]["value_binary"]] == [
+        "tea",
+        -3,
+        b"\x00\x01",
+    ]
+
+
+def write_pcap(path: Path, data: bytes) -> None:
+    """The stream as UDP datagrams of one packet each, in a pcap file."""
+    import struct
+
+    parts = [struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 101)]
+    framer = get("toy").framer(limits=DEFAULT_LIMITS, strict=False)
+    for record in scan(framer, data):
+        udp = struct.pack(">HHHH", 4000, 6543, 8 + record.length, 0) + record.data
+        ip = struct.pack(
+            ">BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 1, 0, 64, 17, 0, b"\x0a\0\0\1", b"\x0a\0\0\2"
+        )
+        packet = ip + udp
+        parts.append(struct.pack("<IIII", 1, 0, len(packet), len(packet)) + packet)
+    path.write_bytes(b"".join(parts))
+
+
+@pytest.mark.parametrize("options", [{}, {"ports": {6543: "toy"}}, {"formats": ("toy",)}])
+@pytest.mark.parametrize("name", ["toy.bin", "toy.pcap"])
+def test_a_capture_has_all_tables(
+    name: str, options: dict[str, Any], tmp_path: Path, either: Any
+) -> None:
+    from wireloom.tabulate import Settings, tabulate
+
+    path = tmp_path / name
+    path.write_bytes(stream())
+    if name.endswith("pcap"):
+        write_pcap(path, stream())
+    tables: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for table_name, batch in tabulate([str(path)], Settings(**options)):
+        tables[table_name] += batch.to_pylist()
+    assert len(tables["frames"]) == len(tables["toy"]) == 20
+    assert {row["format"] for row in tables["frames"]} == {"toy"}
+    assert [row["path"] for row in tables["messages"]] == ["text"] * 5
+    assert len(tables["fields"]) == 15
+    assert not tables["errors"]
+    assert all(row["captured"] == row["decoded"] for row in tables["accounting"])
+    assert sum(row["captured"] for row in tables["accounting"]) == len(stream())
+
+
+def test_problems_are_rows_of_errors(tmp_path: Path) -> None:
+    from wireloom.tabulate import Settings, tabulate
+
+    path = tmp_path / "toy.bin"
+    path.write_bytes(damaged())
+    tables: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for name, batch in tabulate([str(path)], Settings(formats=("toy",))):
+        tables[name] += batch.to_pylist()
+    framer = get("toy").framer(limits=DEFAULT_LIMITS, strict=False)
+    problems = [each for each in scan(framer, damaged()) if isinstance(each, Problem)]
+    assert [row["frame_offset"] for row in tables["errors"] if row["layer"] == "frame"] == [
+        each.offset for each in problems
+    ]
+    [account] = tables["accounting"]
+    assert account["captured"] == len(damaged()) == account["decoded"] + account["quarantined"]
+
+
+@pytest.mark.parametrize("options", [[], ["--ports", "6543=toy"], ["--format", "toy"]])
+def test_the_commands_read_a_capture(options: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "toy.pcap"
+    write_pcap(path, stream())
+    decoded = CliRunner().invoke(main, ["decode", str(path), "--json", *options])
+    assert decoded.exit_code == 0, decoded.output
+    assert '"colour"' in decoded.output
+    stat = CliRunner().invoke(main, ["stat", str(path), "--json", *options])
+    assert stat.exit_code == 0, stat.output
+    assert "toy" in json.dumps(stat.output)
+
+
+@pytest.mark.parametrize("options", [{}, {"ports": {6543: "toy"}}])
+def test_tcp_in_pcapng_goes_through_the_pipeline_into_a_lake(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
+    from wireloom.generate.traffic.containers import pcapng
+    from wireloom.generate.traffic.conversation import Conversation
+    from wireloom.lake import Lake, read, totals
+    from wireloom.pipeline import run_pipeline
+    from wireloom.tabulate import Settings
+
+    talk = Conversation("10.0.0.1:4000", "10.0.0.2:6543", mss=50)
+    packets = [*talk.open(), *talk.send(stream()), *talk.answer(stream()), *talk.close()]
+    path = tmp_path / "toy.pcapng"
+    path.write_bytes(pcapng(packets, link_type=talk.link_type))
+    run_pipeline(path, tmp_path / "lake", Settings(**options))
+    lake = Lake(tmp_path / "lake")
+    assert [read(lake, name).num_rows for name in ("toy", "messages", "fields")] == [40, 10, 30]
+    assert totals(lake) == {
+        "captured": 2 * len(stream()),
+        "decoded": 2 * len(stream()),
+        "quarantined": 0,
+        "gap": 0,
+        "duplicate": 0,
+        "missing": 0,
+        "frames": 40,
+    }
