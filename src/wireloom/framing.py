@@ -15,25 +15,32 @@ in the same way for every chunking of the same bytes:
 Costs are linear. A full content check of one region is made once: frames that start inside a region
 whose check failed are checked for a few steps only (`SUSPECT_STEPS`), otherwise nested false frames
 would make the cost quadratic.
+
+A live connection uses `Splitter` instead, which waits for nothing behind a frame and gives up at
+the first header that is none.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Protocol
 
-from wireloom.errors import DecodeError, FrameTooLargeError, TruncatedError
-from wireloom.wire import DEFAULT_LIMITS, Buffer, Limits
+from wireloom.errors import DecodeError, FrameTooLargeError, LimitError, TruncatedError
+from wireloom.wire import DEFAULT_LIMITS, Buffer, Limits, as_bytes
 
 __all__ = [
     "MAX_PROBLEM",
     "Frame",
     "FrameRules",
     "Framer",
+    "Measures",
     "Problem",
     "Record",
     "Scanner",
+    "Splitter",
     "Text",
     "scan",
 ]
@@ -368,3 +375,133 @@ def scan(framer: Framer, data: Buffer | Iterable[Buffer]) -> Iterator[Record]:
     for chunk in chunks:
         yield from framer.feed(chunk)
     yield from framer.close()
+
+
+class Measures(Protocol):
+    """The one of `FrameRules` that a live stream needs: how long is the frame at a position?"""
+
+    def measure(self, data: bytes | bytearray, pos: int, end: int) -> int:
+        """Bytes of the frame whose header starts at `pos`; see `FrameRules.measure`."""
+        ...
+
+
+class Splitter:
+    """Frames of a live stream, each as soon as its last byte is there.
+
+    A peer that is wrong is not resynchronised with, as `Scanner` does with a recorded stream: the
+    first header that is none ends the connection. Feed what has arrived, take all frames, repeat.
+
+    Costs are linear in the stream, however it is cut. Fed with `bytes`, each byte is copied once at
+    most (a few header bytes twice, when a chunk ends inside a header), and not at all when a chunk
+    is exactly one frame; a `bytearray` or `memoryview` belongs to the caller and is copied first.
+    It holds at most one begun frame of `Limits.max_frame` bytes, and the chunks not yet taken.
+    """
+
+    def __init__(self, rules: Measures, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._rules = rules
+        self._max_frame = limits.max_frame
+        self._chunks: deque[bytes] = deque()
+        self._pos = 0  # in the first chunk: what is before it was given out or is in `_begun`
+        self._pending = 0
+        self._offset = 0  # stream offset of the next frame
+        # A frame that does not end in the chunk it begins in. BytesIO hands out its content without
+        # copying it, which a bytearray does not.
+        self._begun = BytesIO()
+        self._held = 0  # bytes in it
+        self._need = 0  # bytes at which the next decision can be taken
+        self._is_measured = False  # whether that is the whole frame, or only more of its header
+
+    def feed(self, data: Buffer) -> None:
+        """Take the next bytes.
+
+        Raises:
+            LimitError: the frames of earlier calls were not taken, and there would be more than two
+                frames of the largest size.
+        """
+        chunk = as_bytes(data)
+        if not chunk:
+            return
+        limit = 2 * self._max_frame
+        if self._chunks and self._pending + len(chunk) > limit:
+            raise LimitError(
+                "bytes not taken", self._pending + len(chunk), limit, offset=self._offset
+            )
+        self._chunks.append(chunk)
+        self._pending += len(chunk)
+
+    @property
+    def pending(self) -> int:
+        """Bytes that are not part of a frame given out yet."""
+        return self._pending
+
+    @property
+    def offset(self) -> int:
+        """Stream offset of the next frame."""
+        return self._offset
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        """The next whole frame.
+
+        Raises:
+            StopIteration: there is none yet.
+            DecodeError: no frame starts here, or it is too large; its offset is that in the stream.
+                The stream cannot go on: the next call raises it again.
+        """
+        if not self._held:
+            if not self._chunks:
+                raise StopIteration
+            chunk, pos = self._chunks[0], self._pos
+            self._measure(chunk, pos, len(chunk))
+            stop = pos + self._need
+            if self._is_measured and stop <= len(chunk):
+                self._skip(self._need)
+                return self._given(chunk[pos:stop])
+        while True:
+            self._gather()
+            content = self._begun.getvalue()
+            if self._is_measured:
+                self._begun = BytesIO()
+                self._held = 0
+                return self._given(content)
+            self._measure(content, 0, len(content))
+            del content  # or the next write would have to copy what it shares
+
+    def _measure(self, data: bytes, pos: int, end: int) -> None:
+        """Set `_need` and `_is_measured` for the frame that starts at `pos`."""
+        try:
+            need = self._rules.measure(data, pos, end)
+            is_measured = True
+        except TruncatedError as error:
+            need = max(error.needed, end - pos + 1)
+            is_measured = False
+        except DecodeError as error:
+            error.shifted(self._offset - pos)
+            raise
+        if need > self._max_frame:
+            raise FrameTooLargeError(need, self._max_frame, offset=self._offset)
+        # Only now: after an error the next call has to measure again.
+        self._need, self._is_measured = need, is_measured
+
+    def _gather(self) -> None:
+        """Move bytes of the chunks into `_begun` until it holds as many as are needed."""
+        while (missing := self._need - self._held) > 0:
+            if not self._chunks:
+                raise StopIteration
+            taken = memoryview(self._chunks[0])[self._pos : self._pos + missing]
+            self._begun.write(taken)
+            self._held += len(taken)
+            self._skip(len(taken))
+
+    def _skip(self, size: int) -> None:
+        self._pos += size
+        if self._pos == len(self._chunks[0]):
+            self._chunks.popleft()
+            self._pos = 0
+
+    def _given(self, frame: bytes) -> bytes:
+        self._pending -= len(frame)
+        self._offset += len(frame)
+        return frame
