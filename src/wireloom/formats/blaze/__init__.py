@@ -60,7 +60,7 @@ from wireloom.formats.blaze.declarations import (
 )
 from wireloom.formats.blaze.dialects import DIALECTS, Dialect, get_dialect
 from wireloom.formats.blaze.format import FORMAT, Blaze, Subscription, decode_body
-from wireloom.formats.blaze.frames import FORMS, Rules, Splitter, header_fields
+from wireloom.formats.blaze.frames import FORMS, RULES, Rules, header_fields
 from wireloom.formats.blaze.model import Model, ModelBuilder
 from wireloom.formats.blaze.nclass import NClassValue, Sparse, Value, new_value
 from wireloom.formats.blaze.packets import (
@@ -88,6 +88,7 @@ __all__ = [
     "FORMAT",
     "FORMS",
     "PACKETS",
+    "RULES",
     "SAMPLE_MODEL",
     "VERSION",
     "Action",
@@ -117,7 +118,6 @@ __all__ = [
     "RefusalCode",
     "Rules",
     "Sparse",
-    "Splitter",
     "Subscription",
     "SubscriptionAck",
     "SubscriptionEvent",

@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from wireloom.columns import Columns
 from wireloom.errors import (
     DecodeError,
     EncodeError,
@@ -248,6 +249,7 @@ class Blaze(Format):
     name = "blaze"
     title = "Blaze"
     kind: ClassVar[Literal["transport", "message"]] = "transport"
+    rank = 10
     summary = (
         "Transactions and subscriptions on objects of a model's classes, over TCP: 13 packets, "
         "bodies that leave zeros or unchanged fields out."
@@ -311,7 +313,7 @@ class Blaze(Format):
         """A new framer for one direction of a recorded stream; options do not change framing.
 
         It may hold a packet back until the next header is there. For a live connection see
-        `wireloom.formats.blaze.Splitter`.
+        `wireloom.framing.Splitter`.
         """
         return Scanner(self.name, RULES, limits, offset)
 
@@ -386,6 +388,12 @@ class Blaze(Format):
     def packets(self) -> Sequence[type[BlazePacket]]:
         """The declared packets."""
         return tuple(PACKETS.values())
+
+    def columns(self) -> Columns:
+        """What captures, Arrow and Spark need to know about it."""
+        from wireloom.formats.blaze.columns import COLUMNS
+
+        return COLUMNS
 
     def samples(self) -> Mapping[str, bytes]:
         """A packet of each of the 23 forms."""

@@ -1,21 +1,19 @@
 """Bytes → frames: where a Blaze packet ends, from a table derived from the declarations (SPEC §2).
 
 A stream that is recorded is cut by `wireloom.framing.Scanner` with `RULES`, which finds its way
-back in after damage. A live connection uses `Splitter`: it gives each packet as soon as its last
-byte is there, and a header that is none ends the connection.
+back in after damage. A live connection is cut by `wireloom.framing.Splitter` with the same rules.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
-from wireloom.errors import FrameTooLargeError, InvalidFieldError, TruncatedError
+from wireloom.errors import InvalidFieldError, TruncatedError
 from wireloom.formats.blaze.packets import PACKETS, VERSION
 from wireloom.layout import PacketCodec, Word
-from wireloom.wire import DEFAULT_LIMITS, Buffer, Limits, as_bytes
+from wireloom.wire import Buffer, as_bytes
 
-__all__ = ["FORMS", "RULES", "Form", "Rules", "Splitter", "form_at", "header_fields", "measure"]
+__all__ = ["FORMS", "RULES", "Form", "Rules", "form_at", "header_fields", "measure"]
 
 WORD_LEN = 4
 
@@ -169,49 +167,3 @@ class Rules:
 
 
 RULES = Rules()
-
-
-class Splitter:
-    """Packets of a live stream, each as soon as its last byte is there.
-
-    >>> splitter = Splitter()
-    >>> splitter.feed(bytes.fromhex("048300001e000000 0483"))
-    >>> [frame.hex() for frame in splitter]
-    ['048300001e000000']
-    """
-
-    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._buffer = bytearray()
-        self._max_frame = limits.max_frame
-
-    def feed(self, data: Buffer) -> None:
-        """Take the next bytes."""
-        self._buffer += data
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self
-
-    def __next__(self) -> bytes:
-        """The next whole packet.
-
-        Raises:
-            StopIteration: there is none yet.
-            DecodeError: no packet starts here. The stream cannot go on.
-        """
-        buffer = self._buffer
-        try:
-            size = measure(buffer, 0, len(buffer))
-        except TruncatedError:
-            raise StopIteration from None
-        if size > self._max_frame:
-            raise FrameTooLargeError(size, self._max_frame, path="pktlen")
-        if size > len(buffer):
-            raise StopIteration
-        frame = bytes(buffer[:size])
-        del buffer[:size]
-        return frame
-
-    @property
-    def pending(self) -> int:
-        """Bytes that are not part of a packet given out yet."""
-        return len(self._buffer)

@@ -1,0 +1,204 @@
+"""What a Blaze session tells its owner: past tense, complete when made (SPEC §8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Literal
+
+from wireloom.formats.blaze.codes import (
+    BlazeCode,
+    DisconnectReason,
+    DownloadType,
+    Encoding,
+    EventType,
+    FlowType,
+    RefusalCode,
+    SubscriptionMode,
+    SubscriptionType,
+    TransactionType,
+)
+from wireloom.formats.blaze.nclass import NClassValue
+
+__all__ = [
+    "Connected",
+    "ConnectionRefused",
+    "ConnectionRequested",
+    "DownloadEnded",
+    "DownloadWanted",
+    "ObjectReceived",
+    "SessionClosed",
+    "SessionEvent",
+    "Stamp",
+    "SubscriptionEnded",
+    "SubscriptionRefused",
+    "SubscriptionRequested",
+    "SubscriptionStarted",
+    "TransactionAborted",
+    "TransactionFinished",
+    "TransactionRequested",
+    "TxId",
+]
+
+TxId = tuple[int, int, int, int]
+"""A transaction's id: platform, service, connection, progressive number."""
+
+Stamp = tuple[int, int]
+"""When an object changed: Unix seconds, and a counter inside that second."""
+
+Code = BlazeCode | IntEnum | int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEvent:
+    """Anything that a session tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionRequested(SessionEvent):
+    """To the server: a client wants in; `accept` or `refuse` it."""
+
+    hbtsec: int
+    """Heartbeat interval that it proposes, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connected(SessionEvent):
+    """The connection is agreed."""
+
+    connid: int
+    heartbeat: int
+    """Agreed interval in seconds, 0 for no duty."""
+    is_reserved: bool = False
+    """Whether the server accepted with reserve."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionRefused(SessionEvent):
+    """To the client: the server does not want it."""
+
+    code: RefusalCode | IntEnum | int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionClosed(SessionEvent):
+    """The session is over; flush what is to be sent, and close the connection."""
+
+    reason: DisconnectReason | IntEnum | int | None
+    """What DSCOND said, in either direction; None when there was none."""
+    by: Literal["peer", "us", "lost"]
+    detail: str = ""
+    """For a person: what went wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionRequested(SessionEvent):
+    """To the server: do this, and `respond`."""
+
+    txid: TxId
+    type: TransactionType | int
+    action: IntEnum
+    """By its name: 2017 and 2019 have REMOVE and RESET where the document has RST."""
+    wants_result: bool
+    nclsid: int | None = None
+    encoding: Encoding | None = None
+    body: bytes | None = None
+    nclass: NClassValue | None = None
+    """The object, when the session has a model."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionAborted(SessionEvent):
+    """To the server: nobody waits for this transaction any more; a late answer is dropped."""
+
+    txid: TxId
+    code: BlazeCode
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionFinished(SessionEvent):
+    """To the client: how a transaction ended."""
+
+    txid: TxId
+    is_ok: bool
+    code: Code = BlazeCode.NO_ERROR
+    is_local: bool = False
+    """Whether this side gave up; what the server did is then not known."""
+    nclsid: int | None = None
+    encoding: Encoding | None = None
+    body: bytes | None = None
+    nclass: NClassValue | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionRequested(SessionEvent):
+    """To the server: `start` or `refuse_subscription`."""
+
+    rqstid: int
+    nclsid: int
+    encoding: Encoding
+    kind: SubscriptionType
+    mode: SubscriptionMode
+    flow: FlowType
+    download: DownloadType
+    since: Stamp
+    """Send what is newer; (0, 0) for everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadWanted(SessionEvent):
+    """To the server: give up to `count` rows newer than `after` to `download`, by their stamps."""
+
+    sbsrid: int
+    nclsid: int
+    after: Stamp
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionStarted(SessionEvent):
+    """To the client: events will come."""
+
+    rqstid: int
+    sbsrid: int
+    is_partial: bool = False
+    """SBSPART: nothing is stored of this class, only changes will come."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionRefused(SessionEvent):
+    """To the client: no events will come."""
+
+    rqstid: int
+    code: Code
+    is_local: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectReceived(SessionEvent):
+    """To the client: an object that is stored, or has changed."""
+
+    rqstid: int
+    sevtid: int
+    kind: EventType
+    action: IntEnum | int
+    stamp: Stamp
+    body: bytes
+    nclass: NClassValue | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadEnded(SessionEvent):
+    """To the client: what was stored has come; changes follow."""
+
+    rqstid: int
+    sevtid: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionEnded(SessionEvent):
+    """A subscription that was started is over: RQSTID for the client, SBSRID for the server."""
+
+    id: int
+    cause: Literal["client", "server", "lost"]
+    code: Code = BlazeCode.NO_ERROR

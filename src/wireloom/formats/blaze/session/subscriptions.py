@@ -1,0 +1,383 @@
+"""A subscription in the server: what waits to be sent, in which order, how much (SPEC §8.4).
+
+Stamps only ever go up within a subscription: download by stamp, then changes by stamp, and a change
+that the download already showed is left out. So the last stamp that a client has seen is always a
+place where it can resume.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from wireloom.errors import StateError
+from wireloom.formats.blaze.body import encode_nclass
+from wireloom.formats.blaze.codes import (
+    Action,
+    Encoding,
+    EventType,
+    FlowType,
+    SubscriptionMode,
+    SubscriptionType,
+)
+from wireloom.formats.blaze.nclass import NClassValue
+from wireloom.formats.blaze.session.events import Stamp, SubscriptionRequested
+from wireloom.formats.blaze.session.states import SERVER_SUBSCRIPTION, Act, Service
+
+__all__ = ["CONFLATED", "Change", "EventIds", "LiveQueue", "Outgoing", "ServerSubscription"]
+
+CONFLATED: Mapping[tuple[Action, Action], Action] = {
+    (Action.INS, Action.UPD): Action.INS,
+    (Action.INS, Action.DLT): Action.INS,
+    (Action.DEL, Action.INS): Action.UPD,
+    (Action.UPD, Action.DLT): Action.UPD,
+    (Action.DLT, Action.DLT): Action.UPD,
+}
+"""What a waiting action and a newer one of the same object amount to; else the newer one."""
+
+
+class EventIds:
+    """Counters of SEVTID, one for each class, from 1; shared by the sessions of a broker."""
+
+    def __init__(self, last: Mapping[int, int] | None = None) -> None:
+        self._last = Counter(last)
+
+    def next(self, nclsid: int) -> int:
+        """The next id of a class; after 2^32 - 1 comes 1."""
+        self._last[nclsid] = self._last[nclsid] % 0xFFFFFFFF + 1
+        return self._last[nclsid]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An object as it is stored, or a change to one; its bytes are shared by all subscribers."""
+
+    nclsid: int
+    action: Action
+    stamp: Stamp
+    key: Hashable
+    """Its primary key. None: it concerns the whole class, and is never conflated."""
+    bodies: dict[Encoding, bytes] = field(compare=False, repr=False)
+    """The object in every encoding that is asked for; INDEXDELTA holds what has changed."""
+    sevtid: int = 0
+    """Id of the event; 0: each subscription takes the next one of the class."""
+    image: NClassValue | None = field(default=None, compare=False, repr=False)
+    """From which further encodings are made."""
+    first_index: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        action: Action,
+        image: NClassValue,
+        stamp: Stamp,
+        *,
+        delta: NClassValue | None = None,
+        sevtid: int = 0,
+        first_index: int | None = None,
+    ) -> Self:
+        """A change from the object's new image, and from what differs if that is known.
+
+        Raises:
+            EncodeError: a value does not fit its field.
+        """
+        bodies: dict[Encoding, bytes] = {}
+        if delta is not None:
+            bodies[Encoding.INDEXDELTA] = encode_nclass(
+                delta, Encoding.INDEXDELTA, first_index=first_index
+            )
+        return cls(image.nclass.id, action, stamp, image.key(), bodies, sevtid, image, first_index)
+
+    def full(self, encoding: Encoding) -> bytes:
+        """The whole object; made once, then shared.
+
+        Raises:
+            StateError: the change came without the object.
+            EncodeError: a value does not fit its field.
+        """
+        wanted = Encoding.ALL if encoding is Encoding.ALL else Encoding.INDEXNOTZERO
+        if wanted not in self.bodies:
+            if self.image is None:
+                raise StateError(f"the change has no body in {wanted.name}")
+            self.bodies[wanted] = encode_nclass(self.image, wanted, first_index=self.first_index)
+        return self.bodies[wanted]
+
+
+class _Waiting:
+    __slots__ = ("change", "due", "is_fixed")
+
+    def __init__(self, change: Change, due: int) -> None:
+        self.change = change
+        self.due = due
+        self.is_fixed = False
+
+
+class LiveQueue:
+    """Changes that wait to be sent, by their stamps.
+
+    Conflated, a newer change of an object replaces the one that waits. It goes to the end,
+    as its stamp demands; so that an object which changes all the time is sent at all, the one that
+    waits stays when its first turn has come, and only what is behind it is replaced.
+    """
+
+    def __init__(self, is_conflated: bool) -> None:
+        self.is_conflated = is_conflated
+        self._entries: OrderedDict[int, _Waiting] = OrderedDict()
+        self._newest: dict[Hashable, int] = {}
+        self._fixed: set[Hashable] = set()
+        self._count = 0
+        self._taken = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def put(self, change: Change) -> None:
+        """Add a change, whose stamp is the newest."""
+        due = self._taken + len(self._entries)
+        key = change.key
+        if key is None:
+            self._newest.clear()  # nothing moves over a change of the whole class
+        elif self.is_conflated:
+            place = self._newest.get(key)
+            if place is not None:
+                waiting = self._entries[place]
+                if key in self._fixed or self._taken < waiting.due:
+                    del self._entries[place]
+                    change, due = _conflated(waiting.change, change), waiting.due
+                else:
+                    waiting.is_fixed = True
+                    self._fixed.add(key)
+            self._newest[key] = self._count
+        self._entries[self._count] = _Waiting(change, due)
+        self._count += 1
+
+    def take(self) -> Change:
+        """The change that is next.
+
+        Raises:
+            KeyError: none waits.
+        """
+        place, waiting = self._entries.popitem(last=False)
+        self._taken += 1
+        key = waiting.change.key
+        if waiting.is_fixed:
+            self._fixed.discard(key)
+        elif self._newest.get(key) == place:
+            del self._newest[key]
+        return waiting.change
+
+    def conflate(self) -> None:
+        """From now on keep only the newest change of each object; of what waits, too."""
+        if not self.is_conflated:
+            self.is_conflated = True
+            waiting, self._entries = self._entries, OrderedDict()
+            for entry in waiting.values():
+                self.put(entry.change)
+
+    def drop_until(self, stamp: Stamp) -> int:
+        """Leave out what is not newer than a stamp; gives how many those were."""
+        count = 0
+        while self._entries and next(iter(self._entries.values())).change.stamp <= stamp:
+            self.take()
+            count += 1
+        return count
+
+
+def _conflated(old: Change, new: Change) -> Change:
+    # A delta has lost the image that it changes, so the whole object goes out.
+    action = CONFLATED.get((old.action, new.action), new.action)
+    bodies = new.bodies
+    if Encoding.INDEXDELTA in bodies:
+        bodies = {kind: raw for kind, raw in bodies.items() if kind is not Encoding.INDEXDELTA}
+    if action is new.action and bodies is new.bodies:
+        return new
+    return replace(new, action=action, bodies=bodies)
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """An event that is to be written now."""
+
+    kind: EventType
+    action: Action = Action.NONE
+    stamp: Stamp = (0, 0)
+    sevtid: int = 0
+    body: bytes | None = None
+
+
+class ServerSubscription:
+    """One subscription of one connection."""
+
+    def __init__(
+        self,
+        sbsrid: int,
+        request: SubscriptionRequested,
+        *,
+        is_stored: bool,
+        has_download_end: bool = True,
+        has_stop: bool = True,
+        batch: int = 256,
+        max_held: int = 65_536,
+        accepts: Callable[[Change], bool] | None = None,
+    ) -> None:
+        self.sbsrid = sbsrid
+        self.request = request
+        self.state = Service.REQUESTED
+        self.outstanding: OrderedDict[int, None] = OrderedDict()
+        """Ids of events that are not acknowledged, in the order they were sent."""
+        self.position: Stamp = (
+            request.since if request.mode is not SubscriptionMode.LIVE else (0, 0)
+        )
+        """Stamp of the newest change that was taken for sending."""
+        self.live = LiveQueue(request.flow is FlowType.LAST)
+        self._rows: deque[Change] = deque()
+        self._is_stored = is_stored
+        self._has_end = has_download_end
+        self._has_stop = has_stop
+        self._batch = batch
+        self._max_held = max_held
+        self._accepts = accepts
+        self._is_asked = False  # rows were asked for and have not come
+        self._is_complete = not is_stored  # the last row is there
+        self._newest: Stamp = (0, 0)  # of the live changes
+        self._held: OrderedDict[Hashable, None] = OrderedDict()
+        self._holds_all = is_stored and request.mode is SubscriptionMode.ALL
+
+    def step(self, act: Act) -> None:
+        """Take a step of `SERVER_SUBSCRIPTION`.
+
+        Raises:
+            StateError: it is not allowed.
+        """
+        self.state = SERVER_SUBSCRIPTION.after(self.state, act)
+
+    def start(self) -> None:
+        """It was accepted: begin."""
+        past = self.request.mode is not SubscriptionMode.LIVE
+        self.step(Act.START_DOWNLOAD if past else Act.START_LIVE)
+
+    @property
+    def wants(self) -> tuple[Stamp, int] | None:
+        """The rows to ask for: those newer than a stamp, and how many; None when enough wait."""
+        if self.state is not Service.DOWNLOADING or self._is_asked or self._is_complete:
+            return None
+        if len(self._rows) > self._batch // 2:
+            return None
+        self._is_asked = True
+        return (self._rows[-1].stamp if self._rows else self.position), self._batch
+
+    def add_rows(self, rows: Iterable[Change], is_last: bool) -> None:
+        """Rows that were asked for, by their stamps.
+
+        Raises:
+            StateError: none were asked for, or they are not newer than those before.
+        """
+        if not self._is_asked:
+            raise StateError(f"subscription {self.sbsrid} asked for no rows")
+        given = list(rows)
+        last = self._rows[-1].stamp if self._rows else self.position
+        for row in given:
+            if row.stamp <= last:
+                raise StateError(f"row {row.stamp} is not newer than {last}")
+            last = row.stamp
+        if not given and not is_last:
+            raise StateError("no rows, and yet not the last ones")
+        self._rows += given
+        self._is_asked = False
+        self._is_complete = is_last
+
+    def add_change(self, change: Change) -> bool:
+        """A live change; False when this subscription does not get it, or already has."""
+        if self.state not in (Service.DOWNLOADING, Service.LIVE):
+            return False
+        if self.request.mode is SubscriptionMode.PAST:
+            return False
+        if change.stamp <= self._newest or change.stamp <= self.position:
+            return False
+        self._newest = change.stamp
+        if self._accepts is not None and not self._accepts(change):
+            return False
+        self.live.put(change)
+        return True
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `next` has something."""
+        if self.state is Service.DOWNLOADING:
+            return bool(self._rows) or self._is_complete
+        return self.state is Service.ENDING or bool(self.live)
+
+    def next(self) -> Outgoing | None:
+        """The event that is to be sent next; None when there is none."""
+        while self._rows:
+            row = self._rows.popleft()
+            self.position = row.stamp
+            if self._accepts is None or self._accepts(row):
+                return self._data(EventType.DATADWNL, row)
+        if self.state is Service.DOWNLOADING:
+            return self._end_download() if self._is_complete else None
+        if self.state is Service.ENDING:
+            self.step(Act.STOP)
+            return Outgoing(EventType.STOP)
+        if self.state is Service.LIVE and self.live:
+            change = self.live.take()
+            self.position = change.stamp
+            return self._data(EventType.DATALIVE, change)
+        return None
+
+    def _end_download(self) -> Outgoing | None:
+        is_past = self.request.mode is SubscriptionMode.PAST
+        if not is_past:
+            self.step(Act.DOWNLOADED)
+            self.live.drop_until(self.position)
+        elif self._has_stop:
+            self.step(Act.DOWNLOADED_PAST)
+        else:
+            self._is_complete = False  # silent from here on, until the client stops it
+            self._is_asked = True
+        return Outgoing(EventType.DWNLEND) if self._has_end else self.next()
+
+    def _data(self, kind: EventType, change: Change) -> Outgoing:
+        request, action = self.request, change.action
+        delta = change.bodies.get(Encoding.INDEXDELTA)
+        if (
+            action is Action.DLT
+            and delta is not None
+            and request.kind is SubscriptionType.INCREMENTAL
+            and request.encoding is Encoding.INDEXDELTA
+            and kind is EventType.DATALIVE
+            and self._accepts is None  # a change that was kept back may be missing in the base
+            and (self._holds_all or change.key in self._held)
+        ):
+            body = delta
+        else:
+            action = Action.UPD if action is Action.DLT else action
+            body = change.full(request.encoding)
+        self._note_held(change, action)
+        return Outgoing(kind, action, change.stamp, change.sevtid, body)
+
+    def _note_held(self, change: Change, action: Action) -> None:
+        if self.request.kind is not SubscriptionType.INCREMENTAL or self._holds_all:
+            return
+        if action is Action.RST:
+            self._held.clear()
+        elif action is Action.DEL:
+            self._held.pop(change.key, None)
+        else:
+            self._held[change.key] = None
+            self._held.move_to_end(change.key)
+            if len(self._held) > self._max_held:
+                self._held.popitem(last=False)
+
+    def acknowledge(self, sevtid: int, is_cumulative: bool) -> bool:
+        """An event has arrived; False when it was not awaited."""
+        if sevtid not in self.outstanding:
+            return False
+        if is_cumulative:
+            while self.outstanding.popitem(last=False)[0] != sevtid:
+                pass
+        else:
+            del self.outstanding[sevtid]
+        return True
