@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
+from wireloom.columns import Columns
 from wireloom.format import Format, TypeInfo
 from wireloom.formats.nais.descriptors import field_table
 from wireloom.formats.nais.options import OPTIONS, decoder_from, rules_from, types_from
@@ -70,6 +71,8 @@ class Nais(Format):
     name: ClassVar[str] = "nais"
     title: ClassVar[str] = "NAIS"
     kind: ClassVar[Literal["transport", "message"]] = "transport"
+    rank: ClassVar[int] = 20
+    has_text: ClassVar[bool] = True
     summary: ClassVar[str] = (
         "Framed protobuf packets between boards and clients, on serial, TCP, WebSocket and MQTT"
         " lines that also carry plain text."
@@ -149,6 +152,12 @@ class Nais(Format):
     def packets(self) -> Sequence[type[NaisPacket]]:
         """The declared packets."""
         return (NaisPacket,)
+
+    def columns(self) -> Columns:
+        """What captures, Arrow and Spark need to know about it."""
+        from wireloom.formats.nais.columns import COLUMNS
+
+        return COLUMNS
 
     def samples(self) -> Mapping[str, bytes]:
         """A canonical frame for each built-in message, a custom one, and two sizes of payload."""

@@ -1,0 +1,1 @@
+"""Live programs: thin asyncio shells around the sessions of the formats."""
