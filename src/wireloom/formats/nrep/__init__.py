@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
+from wireloom.columns import Columns
 from wireloom.errors import (
     DecodeError,
     EncodeError,
@@ -118,6 +119,7 @@ class Nrep(Format):
     name = "nrep"
     title = "NREP"
     kind: ClassVar[Literal["transport", "message"]] = "transport"
+    rank = 30
     summary = (
         "Node Router Entry Point: apps are published at an entry point found by UDP broadcast, "
         "which relays sockets between its clients over TLS."
@@ -262,6 +264,12 @@ class Nrep(Format):
     def packets(self) -> Sequence[type[NrepPacket]]:
         """The declared packets."""
         return tuple(PACKETS.values())
+
+    def columns(self) -> Columns:
+        """What captures, Arrow and Spark need to know about it."""
+        from wireloom.formats.nrep.columns import COLUMNS
+
+        return COLUMNS
 
     def samples(self) -> Mapping[str, bytes]:
         """A canonical packet of every type and flag form."""

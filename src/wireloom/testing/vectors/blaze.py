@@ -18,16 +18,15 @@ from wireloom.formats.blaze import (
     Model,
     ModelBuilder,
     NClassValue,
-    Splitter,
     SubscriptionEvent,
     decode_nclass,
     encode_nclass,
     new_value,
 )
 from wireloom.formats.blaze.dialects import DOCUMENT
-from wireloom.formats.blaze.frames import FORMS, form_at
+from wireloom.formats.blaze.frames import FORMS, RULES, form_at
 from wireloom.formats.blaze.nclass import Slot
-from wireloom.framing import Frame, scan
+from wireloom.framing import Frame, Splitter, scan
 from wireloom.testing.vectors import Case
 from wireloom.wire import DEFAULT_LIMITS
 
@@ -400,7 +399,7 @@ def _expect_frames(chunks: list[bytes], frames: list[bytes]) -> None:
     got = [record.data for record in records if isinstance(record, Frame)]
     if got != frames or len(got) != len(records):
         raise _Wrong(f"chunks of {[len(chunk) for chunk in chunks]} bytes give {records!r}")
-    splitter = Splitter()
+    splitter = Splitter(RULES)
     live: list[bytes] = []
     for chunk in chunks:
         splitter.feed(chunk)

@@ -1,4 +1,4 @@
-"""Golden vectors of NAIS: frames and LEN codes in both directions, streams under any chunking.
+"""Golden vectors of NAIS: frames, LEN codes, streams under any chunking, and junction scenarios.
 
 What an implementation once did (``reference…``) is information, not expectation. Everything else in
 a case is checked, and a case with something that is not understood fails.
@@ -14,6 +14,7 @@ from typing import Any
 
 from wireloom.errors import WireloomError
 from wireloom.formats.nais import FORMAT, LineRules, NaisPacket, StreamDecoder
+from wireloom.formats.nais.router import Router
 from wireloom.formats.nais.rules import HEADER_LEN, read_len, write_len
 from wireloom.framing import Frame, Record, Text
 from wireloom.testing.vectors import Case
@@ -74,7 +75,7 @@ class Verifier:
     """Checks the cases of one NAIS vector file."""
 
     def accepts(self, case: Case) -> bool:
-        """Whether it is a frame, LEN or stream case of NAIS; junction scenarios are not."""
+        """Whether it is a frame, LEN or stream case of NAIS, or a scenario of its junction."""
         match case.get("kind"):
             case "frame":
                 return "decoded" in case
@@ -82,6 +83,8 @@ class Verifier:
                 return "value" in case
             case "stream":
                 return "chunks" in case
+            case None:
+                return "routes" in case and "expect_after_step" in case
         return False
 
     def check(self, case: Case) -> str | None:
@@ -90,9 +93,10 @@ class Verifier:
             "frame": _check_frame,
             "len": _check_len,
             "stream": _check_stream,
+            "route": _check_route,
         }
         try:
-            checks[case["kind"]](case)
+            checks[case.get("kind", "route")](case)
         except _Wrong as wrong:
             return str(wrong)
         except WireloomError as error:
@@ -308,3 +312,49 @@ def _check_cover(stream: bytes, records: list[Record], has_eof: bool) -> None:
         at += record.length
         _require(record.data == stream[record.offset : at], f"wrong bytes at {record.offset}")
     _require(not has_eof or at == len(stream), f"the records end at {at} of {len(stream)}")
+
+
+# --- junctions ----------------------------------------------------------------------------------
+
+_STEP_KEYS: dict[str, set[str]] = {
+    "connect": {"op", "line", "as"},
+    "send": {"op", "who", "chunks"},
+    "close": {"op", "who"},
+}
+
+
+def _check_route(case: Case) -> None:
+    """Play a scenario as it is written, and with what is sent cut into single bytes."""
+    _known(case, {"routes", "steps", "expect_after_step"}, _INFORMATION)
+    _compare("steps", len(case["expect_after_step"]), len(case["steps"]))
+    for size in (None, 1, 2, 3, 7):
+        found = _play(case, size)
+        how = "" if size is None else f" when cut every {size} bytes"
+        for index, (expected, received) in enumerate(
+            zip(case["expect_after_step"], found, strict=True)
+        ):
+            _compare(f"received after step {index}{how}", expected, received)
+
+
+def _play(case: Case, size: int | None) -> list[dict[str, str]]:
+    """What each session received, as hex, after each step."""
+    router = Router()
+    for line in dict.fromkeys(name for route in case["routes"] for name in route):
+        router.add_line(line)
+    for a, b in case["routes"]:
+        router.add_route(a, b)
+    sessions: dict[str, int] = {}
+    found = []
+    for now, step in enumerate(case["steps"]):
+        _known(step, _STEP_KEYS[step["op"]], set())
+        if step["op"] == "connect":
+            sessions[step["as"]] = router.connect(step["line"], now)
+        elif step["op"] == "close":
+            router.disconnect(sessions.pop(step["who"]), now)
+        else:
+            chunks = [bytes.fromhex(chunk) for chunk in step["chunks"]]
+            for chunk in chunks if size is None else _every(b"".join(chunks), size):
+                router.receive(sessions[step["who"]], chunk, now)
+        sent = {name: router.data_to_send(number, now) for name, number in sessions.items()}
+        found.append({name: data.hex() for name, data in sent.items() if data})
+    return found

@@ -1,4 +1,4 @@
-"""Checks of the NREP vectors: one packet, a stream in segments, or a recipe for a large one."""
+"""Checks of the NREP vectors: a packet, a stream, a recipe for a large packet, a transcript."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from wireloom.formats.nrep import NrepPacket, SocketFlags
 from wireloom.framing import Frame, Problem, Record
 from wireloom.testing.vectors import Case
 from wireloom.testing.vectors._nrep_recipe import build
+from wireloom.testing.vectors._nrep_transcript import play
 
 __all__ = ["Verifier", "to_packet", "to_vector"]
 
@@ -41,15 +42,19 @@ class Verifier:
     """Checks the cases of one NREP vector file."""
 
     def accepts(self, case: Case) -> bool:
-        """Whether it is a packet case; transcripts have steps, other formats no transport."""
-        return case.get("kind") in _KINDS and "transport" in case and "steps" not in case
+        """Whether it is a packet or a transcript with peers; other formats have no transport."""
+        if "steps" in case:
+            return "peers" in case and "kind" not in case
+        return case.get("kind") in _KINDS and "transport" in case
 
     def check(self, case: Case) -> str | None:
         """None when the codec agrees with the case, else what differs, in one line."""
         try:
+            if "steps" in case:
+                return play(case)
             if case["kind"] == "recipe":
                 _check_recipe(case)
-            elif "segments" in case:
+            elif case["kind"] == "stream" or "segments" in case:
                 _check_stream(case)
             elif case.get("error", "").startswith("E_"):
                 _check_error(case, bytes.fromhex(case["hex"]))
@@ -200,7 +205,7 @@ def _check_error(case: Case, data: bytes) -> None:
 
 
 def _check_stream(case: Case) -> None:
-    segments = [bytes.fromhex(segment) for segment in case["segments"]]
+    segments = [bytes.fromhex(segment) for segment in case.get("segments") or [case["hex"]]]
     records = list(wireloom.scan(segments, "nrep"))
     _equal("records of the whole stream", _scan_all_cuts(b"".join(segments)), records)
     frames = [record for record in records if isinstance(record, Frame)]

@@ -1,0 +1,135 @@
+"""What two peers of this implementation say to each other beyond the document (SPEC §11).
+
+Legacy peers never notice: the entry point advertises itself in the content of Hello, which they
+ignore, and sends nothing else of this before the client has answered with a Client Hello.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from enum import IntEnum, IntFlag
+
+from wireloom.formats.nrep.packets import Unknown
+
+__all__ = [
+    "ALL_FEATURES",
+    "NO_FEATURES",
+    "Extension",
+    "Feature",
+    "Reason",
+    "Tag",
+    "features_in",
+    "number",
+    "packet",
+    "read_tags",
+    "reason_in",
+    "write_tags",
+]
+
+_MAGIC = b"WL"
+"""Starts our trailing content, so that another's is not taken for it."""
+
+_TAG = struct.Struct("<BH")
+
+
+class Extension(IntEnum):
+    """Packet types that only negotiated peers exchange."""
+
+    CLIENT_HELLO = 0x40
+    PING = 0x41
+    PONG = 0x42
+    UNPUBLISH = 0x43
+    WATCH = 0x44
+    EVENT = 0x45
+    WINDOW = 0x46
+    GOAWAY = 0x47
+
+
+class Feature(IntFlag):
+    """What a peer is ready to use."""
+
+    PING = 0x01
+    UNPUBLISH = 0x02
+    WATCH = 0x04
+    WINDOW = 0x08
+    CLOSE_REASON = 0x10
+
+
+ALL_FEATURES = Feature(0x1F)
+NO_FEATURES = Feature(0)
+
+
+class Tag(IntEnum):
+    """Names of the values in trailing content."""
+
+    FEATURES = 1
+    NAME = 2
+    MAX_CONTENT = 3
+    REASON = 4
+    WINDOW = 5
+
+
+class Reason(IntEnum):
+    """Why a socket or a connection ended, or was refused."""
+
+    CLOSED = 0
+    REFUSED = 1
+    PEER_LOST = 2
+    TIMEOUT = 3
+    NO_INSTANCE = 4
+    QUOTA = 5
+    BAD_DATA = 6
+    DRAINING = 7
+    UNPUBLISHED = 8
+
+
+def packet(kind: Extension, content: bytes = b"", nonce: int = 0) -> bytes:
+    """The bytes of an extension packet.
+
+    Raises:
+        EncodeError: the nonce does not fit.
+    """
+    return Unknown(code=kind, nonce=nonce, content=content).encode()
+
+
+def number(value: int) -> bytes:
+    """A tag's value that is a number."""
+    return value.to_bytes(4, "little")
+
+
+def write_tags(tags: Mapping[Tag, bytes]) -> bytes:
+    """Trailing content that holds these values.
+
+    >>> write_tags({Tag.REASON: number(Reason.REFUSED)}).hex()
+    '574c04040001000000'
+    """
+    return _MAGIC + b"".join(_TAG.pack(tag, len(value)) + value for tag, value in tags.items())
+
+
+def read_tags(data: bytes) -> dict[int, bytes]:
+    """The values in trailing content; none in another's, and none after one that is cut off."""
+    found: dict[int, bytes] = {}
+    if not data.startswith(_MAGIC):
+        return found
+    at = len(_MAGIC)
+    while at + _TAG.size <= len(data):
+        tag, size = _TAG.unpack_from(data, at)
+        at += _TAG.size
+        if at + size > len(data):
+            break
+        found[tag] = data[at : at + size]
+        at += size
+    return found
+
+
+def features_in(tags: Mapping[int, bytes]) -> Feature:
+    """The features that both the sender of `tags` and this version know."""
+    return Feature(int.from_bytes(tags.get(Tag.FEATURES, b"")[:4], "little") & ALL_FEATURES)
+
+
+def reason_in(trailing: bytes) -> Reason | None:
+    """The reason in trailing content; None without one, or with one that is not known."""
+    value = read_tags(trailing).get(Tag.REASON)
+    code = int.from_bytes(value, "little") if value else -1
+    return Reason(code) if code in Reason._value2member_map_ else None
