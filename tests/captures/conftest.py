@@ -9,6 +9,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from wireloom import kernel as kernels
 from wireloom.captures import (
     Capture,
     Counts,
@@ -19,7 +20,6 @@ from wireloom.captures import (
     StreamData,
     StreamEnd,
 )
-from wireloom.columnar import kernel as kernels
 
 
 @dataclass

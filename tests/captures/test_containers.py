@@ -10,8 +10,8 @@ from random import Random
 import pytest
 
 from wireloom.errors import OptionError
-from wireloom.testing import traffic
-from wireloom.testing.traffic import Conversation, Packet
+from wireloom.generate import traffic
+from wireloom.generate.traffic import Conversation, Packet
 
 if sys.version_info >= (3, 14):
     from compression import zstd

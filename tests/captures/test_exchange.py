@@ -12,13 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from wireloom import kernel as kernels
 from wireloom.captures import Capture, PacketRange, ReassemblyLimits, packet_ranges
 from wireloom.captures.exchange import SCHEMA, SORT, Part, route
-from wireloom.columnar import kernel as kernels
 from wireloom.errors import OptionError
-from wireloom.testing import traffic
-from wireloom.testing.generate import Faults, generate
-from wireloom.testing.traffic import START_NS, Packet, ethernet, fragments4, fragments6, ip, udp
+from wireloom.generate import Faults, generate, traffic
+from wireloom.generate.traffic import START_NS, Packet, ethernet, fragments4, fragments6, ip, udp
 
 
 def exchanged(

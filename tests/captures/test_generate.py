@@ -19,7 +19,7 @@ from wireloom.formats.blaze import from_blz
 from wireloom.formats.blaze.packets import SubscriptionRequest, SubscriptionResponse
 from wireloom.formats.nais import TypeRegistry
 from wireloom.framing import Frame, Text
-from wireloom.testing.generate import (
+from wireloom.generate import (
     BINDINGS,
     DICTIONARY,
     MODEL,
@@ -31,6 +31,7 @@ from wireloom.testing.generate import (
     generate,
     write_schemas,
 )
+from wireloom.generate.traffic import checksum
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -212,11 +213,46 @@ def test_the_same_seed_gives_the_same_bytes(container):
     assert capture(seed=3, **options)[0] != capture(seed=4, **options)[0]
 
 
-def test_checksums_are_right_when_asked_for():
-    data, manifest = capture(["tibrv"], messages=300, checksums=True, container="pcap")
+def test_checksums_are_right_unless_asked_for_otherwise():
+    data, manifest = capture(["tibrv"], messages=300, container="pcap")
+    bare, _ = capture(["tibrv"], messages=300, container="pcap", checksums=False)
+    good, left = ([check_of(packet) for packet in packets_of(file)] for file in (data, bare))
+    assert good == [True] * len(good)
+    assert left == [False] * len(left)
     # Late segments with a wrong checksum would be dropped.
     late, _ = capture(["tibrv"], messages=300, container="pcap", faults=Faults(reorder=0.3))
     assert check(data, manifest).frames == check(late, manifest).frames
+
+
+def packets_of(data: bytes) -> list[bytes]:
+    """The packets of a little-endian pcap capture."""
+    found, at = [], 24
+    while at < len(data):
+        size = int.from_bytes(data[at + 8 : at + 12], "little")
+        found.append(data[at + 16 : at + 16 + size])
+        at += 16 + size
+    return found
+
+
+def check_of(packet: bytes) -> bool:
+    """Whether the TCP checksum of an IPv4 packet in an Ethernet frame is right."""
+    segment = packet[34:]
+    return checksum(packet[26:34], bytes([0, 6]), len(segment).to_bytes(2, "big"), segment) == 0
+
+
+@pytest.mark.parametrize("kind", ["offload", "zero"])
+def test_what_a_network_card_does_to_segments_loses_nothing(kind):
+    faults = Faults(**{kind: 0.5}, reorder=0.1)
+    options = {"messages": 3000, "symbols": 5, "container": "pcap"}
+    data, manifest = capture(["tibrv"], faults=faults, **options)
+    packets = packets_of(data)
+    hit = [packet for packet in packets if not check_of(packet)]
+    assert len(hit) == manifest.faults[kind] > 5
+    assert all(
+        len(packet) > 1514 if kind == "offload" else packet[50:52] == b"\0\0" for packet in hit
+    )
+    assert manifest.hit == {}
+    check(data, manifest)
 
 
 def test_reordered_and_repeated_packets_lose_nothing():

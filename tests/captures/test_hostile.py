@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
+from wireloom import kernel as kernels
 from wireloom.captures import Capture, Damage, ReassemblyLimits, StreamData
-from wireloom.columnar import kernel as kernels
-from wireloom.testing import traffic
+from wireloom.generate import traffic
+from wireloom.generate.traffic import Conversation, Faults, Packet, disturb
 from wireloom.testing.mutations import Mutator
-from wireloom.testing.traffic import Conversation, Faults, Packet, disturb
 
 TIGHT = ReassemblyLimits(
     max_flow_packets=4, max_flow_bytes=4000, max_bytes=6000, max_flows=6, max_fragment_bytes=3000

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from wireloom import kernel as kernels
 from wireloom.captures import Capture, ReassemblyLimits, StreamEnd
-from wireloom.columnar import kernel as kernels
-from wireloom.testing import traffic
-from wireloom.testing.traffic import ACK, SYN, Packet, ethernet, ipv4, tcp
+from wireloom.generate import traffic
+from wireloom.generate.traffic import ACK, SYN, Packet, ethernet, ipv4, tcp
 
-KERNEL = "wireloom.columnar.kernel."
+KERNEL = "wireloom.kernel."
 
 
 def frame(flow: int, seq: int, payload: bytes, flags: int = ACK) -> Packet:

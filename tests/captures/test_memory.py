@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from wireloom.testing.generate import Faults, generate
+from wireloom.generate import Faults, generate
 
 CHILD = """
 import json, sys

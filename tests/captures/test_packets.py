@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from wireloom.captures import ReassemblyLimits
-from wireloom.testing import traffic
-from wireloom.testing.traffic import Packet, ethernet, fragments4, fragments6, ip, ipv4, ipv6, tcp
+from wireloom.generate import traffic
+from wireloom.generate.traffic import Packet, ethernet, fragments4, fragments6, ip, ipv4, ipv6, tcp
 
 V4 = ("10.0.0.1", "10.0.0.2")
 V6 = ("2001:db8::1", "2001:db8::2")

@@ -7,10 +7,11 @@ from random import Random
 
 import pytest
 
+from wireloom.captures import NO_TIME
 from wireloom.captures.tcp import Reassembler
-from wireloom.testing import traffic
+from wireloom.generate import traffic
+from wireloom.generate.traffic import Packet
 from wireloom.testing.mutations import Mutator
-from wireloom.testing.traffic import Packet
 
 SIZES = [1, 60, 700, 1460]
 
@@ -222,3 +223,64 @@ def test_every_byte_of_a_damaged_file_is_told(read, monkeypatch, seed):
         tiles(head + mutator.mutant(index), monkeypatch, read)
     cut = random.randrange(len(head), len(head) + 2000)
     tiles((head + b"".join(records))[:cut], monkeypatch, read)
+
+
+def numbered(number: int, ts_ns: int, *, has_chain: bool) -> tuple[bytes, bytes]:
+    """A record and its payload, which may look like a chain of records that leads out of it."""
+    payload = bytes([number]) * 300
+    if has_chain:
+        heads = [struct.pack("<4I", 5, 7, size, size) for size in (20, 20, 20, 400)]
+        payload = b"".join(head + bytes(20) for head in heads)
+    datagram = traffic.udp("10.0.0.1", "10.0.0.2", 1, 2, payload)
+    frame = traffic.ethernet(traffic.ipv4("10.0.0.1", "10.0.0.2", 17, datagram))
+    return traffic.pcap_record(Packet(ts_ns, frame)), payload
+
+
+@pytest.mark.parametrize("chunk", [1, 37, 1 << 20])
+@pytest.mark.parametrize("turn", [1, 2, 12])
+def test_numbers_in_a_payload_are_no_reason_to_give_up_a_record_before_a_jump(read, turn, chunk):
+    # Two captures merged, `turn` records of each in turn: a year between them.
+    year = 365 * 86_400 * 10**9
+    made = [
+        numbered(n, traffic.START_NS + n * 1000 + n // turn % 2 * year, has_chain=n % 3 == 2)
+        for n in range(24)
+    ]
+    file = traffic.pcap_header() + b"".join(record for record, _ in made)
+    result = read(file, chunk_bytes=chunk)
+    assert payloads_of(result) == [payload for _, payload in made]
+    assert result.damage == []
+
+
+@pytest.mark.parametrize("chunk", [37, 1 << 20])
+def test_a_damaged_length_that_leads_to_numbers_of_another_time_costs_one_packet(read, chunk):
+    made = [numbered(n, traffic.START_NS + n * 1000, has_chain=n == 5) for n in range(12)]
+    bad = bytearray(made[5][0])
+    # To the second of the made-up headers, which has none behind it.
+    bad[8:12] = struct.pack("<I", 42 + 36)
+    bad[16 + 42 + 36 + 8 : 16 + 42 + 36 + 12] = struct.pack("<I", 10)
+    records = [record for record, _ in made]
+    records[5] = bytes(bad)
+    result = read(traffic.pcap_header() + b"".join(records), chunk_bytes=chunk)
+    found = payloads_of(result)
+    assert found == [payload for n, (_, payload) in enumerate(made) if n != 5]
+    assert b"".join(damage.data for damage in result.damage) == records[5]
+
+
+@pytest.mark.parametrize("chunk", [37, 1 << 20])
+def test_a_part_of_a_second_that_cannot_be_costs_the_time_and_not_the_packet(read, chunk):
+    records, head, payloads = capture()
+    records[10] = records[10][:4] + struct.pack("<I", 10**9) + records[10][8:]
+    result = read(head + b"".join(records), chunk_bytes=chunk)
+    assert payloads_of(result) == payloads
+    assert result.damage == []
+    times = [ts for _, ts in result.only.marks]
+    assert times[10] == NO_TIME
+    assert times[9] < times[11]
+
+
+def test_an_empty_record_of_no_time_is_damage_and_in_the_sums(read, monkeypatch):
+    records, head, _ = capture(8)
+    tiles(head + b"".join(records[:4]) + bytes(16) + b"".join(records[4:]), monkeypatch, read)
+    tiles(head + b"".join(records) + bytes(16), monkeypatch, read)
+    tiles(head + bytes(16) + b"".join(records), monkeypatch, read)
+    tiles(head + bytes(16), monkeypatch, read)

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from wireloom.captures import NO_TIME
-from wireloom.testing import traffic
-from wireloom.testing.traffic import (
+from wireloom.generate import traffic
+from wireloom.generate.traffic import (
     Packet,
     block,
     interface_block,

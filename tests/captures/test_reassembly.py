@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from wireloom.captures import NO_TIME, Capture, Gap, ReassemblyLimits
-from wireloom.testing import traffic
-from wireloom.testing.traffic import ACK, FIN, RST, SYN, Conversation, Packet
+from wireloom.generate import traffic
+from wireloom.generate.traffic import ACK, FIN, RST, SYN, Conversation, Packet
 
 A, B = "10.0.0.1:1000", "10.0.0.2:2000"
 NAME = "tcp 10.0.0.1:1000 > 10.0.0.2:2000 #1"
@@ -370,3 +370,74 @@ def test_a_cut_datagram_leaves_a_gap(read):
     stream = read(traffic.pcap([packet.cut(80), packet])).only
     assert stream.gaps == [(38, 62)]
     assert [at for at, _ in stream.marks] == [0, 100]
+
+
+PAYLOAD_AT = 14 + 20 + 20
+
+
+def test_joined_segments_after_a_reordering_are_kept(read, sender):
+    # The first one is good; a network card joined all others, and two of those are swapped.
+    joined = Sender(is_checked=False)
+    parts = [joined.at(10 + 3000 * n, bytes([n]) * 3000) for n in range(10)]
+    parts[4], parts[5] = parts[5], parts[4]
+    stream = read(traffic.pcap([sender.syn(), sender.at(0, b"a" * 10), *parts])).only
+    assert stream.data == b"a" * 10 + b"".join(bytes([n]) * 3000 for n in range(10))
+    assert stream.drops == []
+
+
+@pytest.mark.parametrize("word", [b"\0\0", None])
+def test_checksums_that_were_left_out_are_no_reason_to_drop(read, sender, word):
+    # None stands for what Linux leaves there: the sum of the addresses, protocol and length.
+    parts = [sender.at(10 * n, bytes([n]) * 10) for n in range(10)]
+    for n in range(1, 10):
+        data = bytearray(parts[n].data)
+        if word is None:
+            pseudo = data[26:34] + bytes([0, 6, 0, 20 + 10])
+            left = (0xFFFF ^ traffic.checksum(bytes(pseudo))).to_bytes(2, "big")
+        data[50:52] = left if word is None else word
+        parts[n] = replace(parts[n], data=bytes(data))
+    order = [0, 2, 1, 3, 4, 7, 6, 5, 8, 9]
+    stream = read(traffic.pcap([sender.syn(), *(parts[n] for n in order)])).only
+    assert stream.data == b"".join(bytes([n]) * 10 for n in range(10))
+    assert stream.drops == []
+
+
+@pytest.mark.parametrize("later", [1, 3, 12])
+def test_a_bad_copy_does_not_beat_its_good_retransmission(read, sender, later):
+    parts = [sender.at(10 * n, bytes([n]) * 10) for n in range(16)]
+    bad = damaged(parts[3], PAYLOAD_AT + 4, 1)
+    packets = [*parts[:3], bad, *parts[4 : 3 + later], parts[3], *parts[3 + later :]]
+    stream = read(traffic.pcap([sender.syn(), *packets])).only
+    assert stream.data == b"".join(bytes([n]) * 10 for n in range(16))
+    assert stream.drops == [("checksum", b"\3\3\3\3\2\3\3\3\3\3")]
+    assert stream.counts.duplicate == 0
+
+
+def test_a_bad_copy_is_used_where_no_good_one_comes(read, sender):
+    parts = [sender.at(10 * n, bytes([n]) * 10) for n in range(16)]
+    bad = damaged(parts[3], PAYLOAD_AT + 4, 1)
+    stream = read(traffic.pcap([sender.syn(), *parts[:3], bad, *parts[4:]])).only
+    assert stream.data[30:40] == b"\3\3\3\3\2\3\3\3\3\3"
+    assert len(stream.data) == 160
+    assert (stream.drops, stream.gaps) == ([], [])
+
+
+def test_a_good_copy_that_comes_after_a_bad_one_was_used_is_a_conflict(read, sender):
+    limits = ReassemblyLimits(max_flow_packets=4)
+    parts = [sender.at(10 * n, bytes([n]) * 10) for n in range(16)]
+    bad = damaged(parts[3], PAYLOAD_AT + 4, 1)
+    packets = [sender.syn(), *parts[:3], bad, *parts[4:12], parts[3], parts[2], *parts[12:]]
+    stream = read(traffic.pcap(packets), limits=limits).only
+    assert stream.data[30:40] == b"\3\3\3\3\2\3\3\3\3\3"
+    assert stream.drops == [("conflict", b"\3" * 10)]
+    assert (stream.counts.conflict, stream.counts.duplicate) == (10, 10)
+
+
+def test_where_every_other_checksum_is_bad_they_mean_nothing(read, sender):
+    parts = [sender.at(10 * n, bytes([n]) * 10) for n in range(40)]
+    for n in range(1, 40, 2):
+        parts[n] = damaged(parts[n], PAYLOAD_AT, 1)
+    packets = [sender.syn(), *parts[:20], parts[22], parts[21], parts[20], *parts[23:]]
+    stream = read(traffic.pcap(packets)).only
+    assert len(stream.data) == 400
+    assert (stream.drops, stream.gaps) == ([], [])

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wireloom.captures import ReassemblyLimits
-from wireloom.testing import traffic
-from wireloom.testing.traffic import ACK, FIN, SYN, Conversation, Faults, Packet, disturb
+from wireloom.generate import traffic
+from wireloom.generate.traffic import ACK, FIN, SYN, Conversation, Faults, Packet, disturb
 
 MAX = 400
 

@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 
+from wireloom import kernel as kernels
 from wireloom.captures.events import Damage
 from wireloom.captures.split import PacketRange, RangeReader, packet_ranges
-from wireloom.columnar import kernel as kernels
 from wireloom.errors import OptionError, SourceError
-from wireloom.testing import traffic
-from wireloom.testing.generate import generate
-from wireloom.testing.traffic import START_NS, Packet
+from wireloom.generate import generate, traffic
+from wireloom.generate.traffic import START_NS, Packet
 
 Found = tuple[list[tuple[Any, ...]], list[Damage], int]
 

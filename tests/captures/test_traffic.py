@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from wireloom.captures import Capture, Gap
-from wireloom.testing import traffic
-from wireloom.testing.traffic import Conversation, Faults, Packet, disturb
+from wireloom.generate import traffic
+from wireloom.generate.traffic import Conversation, Faults, Packet, disturb
 
 
 def test_checksum_of_rfc_1071():

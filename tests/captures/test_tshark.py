@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from wireloom.errors import OptionError, SourceError
-from wireloom.testing import traffic, tshark
-from wireloom.testing.generate import generate
-from wireloom.testing.traffic import Conversation, Faults, disturb
+from wireloom.generate import generate, traffic
+from wireloom.generate.traffic import Conversation, Faults, disturb
+from wireloom.testing import tshark
 
 needs_tshark = [
     pytest.mark.interop,

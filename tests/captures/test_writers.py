@@ -10,8 +10,8 @@ import pytest
 
 from wireloom.captures import PcapngWriter, PcapWriter, RawWriter, Recorder
 from wireloom.errors import EncodeError
-from wireloom.testing import traffic
-from wireloom.testing.traffic import Conversation
+from wireloom.generate import traffic
+from wireloom.generate.traffic import Conversation
 
 TS = 1_700_000_000_123_456_789
 DATA = Random(2).randbytes(50_000)

@@ -15,8 +15,8 @@ from wireloom.captures.packets import packet_reader
 from wireloom.captures.raw import read_raw
 from wireloom.captures.tcp import PacketCounts, Reassembler, ReassemblyLimits
 from wireloom.captures.window import CHUNK, Window
-from wireloom.columnar.kernel import load
 from wireloom.errors import OptionError
+from wireloom.kernel import load
 
 __all__ = ["Capture", "Progress", "Source", "source_list"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from wireloom.columnar.kernel.records import NO_TIME
+from wireloom.kernel.packets.records import NO_TIME
 
 __all__ = [
     "NO_TIME",
@@ -83,7 +83,7 @@ class Dropped:
     """Where the stream was when they came."""
     ts_ns: int
     code: str
-    """``stray``, ``checksum``, ``before_start`` or ``late``."""
+    """``stray``, ``checksum``, ``before_start``, ``late`` or ``conflict``."""
     data: bytes
 
 
@@ -103,6 +103,8 @@ class Counts:
     """Bytes given out as `Dropped`."""
     missing: int = 0
     """Bytes of gaps; not captured, so no part of the sum."""
+    conflict: int = 0
+    """Dropped bytes with a good checksum, where bytes with a bad one had been delivered before."""
 
     @property
     def is_balanced(self) -> bool:

@@ -24,9 +24,9 @@ from wireloom.captures.events import Damage, Event
 from wireloom.captures.split import PacketRange, RangeReader
 from wireloom.captures.tcp import PacketCounts, Reassembler, ReassemblyLimits
 from wireloom.captures.window import CHUNK
-from wireloom.columnar.kernel import load
-from wireloom.columnar.kernel.packets import PACKET_UDP, SCAN_FRAGMENT
 from wireloom.errors import OptionError
+from wireloom.kernel import load
+from wireloom.kernel.packets.headers import PACKET_UDP, SCAN_FRAGMENT
 
 __all__ = ["SCHEMA", "SORT", "Part", "route"]
 

@@ -6,8 +6,18 @@ from wireloom.captures.container import NO_END, Kernel
 from wireloom.captures.pcap import PcapReader, PcapState, is_pcap
 from wireloom.captures.pcapng import PcapngReader, PcapngState, is_pcapng
 from wireloom.captures.window import Window
+from wireloom.errors import SourceError
 
 __all__ = ["packet_reader"]
+
+_MODIFIED = "a modified pcap capture, which cannot be read; editcap -F pcap converts it"
+_FOREIGN = {
+    b"snoop\0\0\0": "a snoop capture, which cannot be read; editcap -F pcap converts it",
+    b"\xa1\xb2\xcd\x34": _MODIFIED,
+    b"\x34\xcd\xb2\xa1": _MODIFIED,
+    b"\xfd7zXZ\0": "a file packed with xz, which cannot be read; unpack it with xz -d",
+}
+"""First bytes of captures that would be taken for raw ones, and what they are."""
 
 
 def packet_reader(
@@ -25,7 +35,7 @@ def packet_reader(
         until: offset in the file; records that start there or behind it are left out.
 
     Raises:
-        SourceError: the file cannot be read.
+        SourceError: the file cannot be read, or is a capture of a kind that is not supported.
     """
     while state is None and len(window.data) < 12 and not window.is_end:
         window.advance(0)
@@ -33,4 +43,8 @@ def packet_reader(
         return PcapReader(window, kernel, state, until)
     if isinstance(state, PcapngState) or is_pcapng(window.data):
         return PcapngReader(window, kernel, state, until)
+    head = bytes(window.data[:12])
+    for magic, what in _FOREIGN.items():
+        if head.startswith(magic):
+            raise SourceError(f"this is {what}", file=window.source.name)
     return None

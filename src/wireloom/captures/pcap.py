@@ -5,7 +5,9 @@ check value, so one is believed only when a record of about the same time follow
 does, either its length or the header behind it is damaged. A chain of good records that starts
 *inside* the record, or where it would end had it been captured whole, tells the first; otherwise
 the record is good, and the bytes behind it are skipped up to the next chain. Where a record of
-another time follows, they are not: clocks are set.
+another time follows, they are not: clocks are set, and captures are merged. A chain that starts
+there proves both; without one, only a chain inside the record that is of its own time can tell that
+its length is damaged, never small numbers in a payload.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from wireloom.captures.container import (
 )
 from wireloom.captures.events import Damage
 from wireloom.captures.window import Window
-from wireloom.columnar.kernel.records import (
+from wireloom.errors import EncodeError
+from wireloom.kernel.packets.records import (
     MAX_RECORD,
     RECORDS_BAD,
     RECORDS_END,
@@ -32,7 +35,6 @@ from wireloom.columnar.kernel.records import (
     RECORDS_JUMP,
     RECORDS_MORE,
 )
-from wireloom.errors import EncodeError
 
 __all__ = ["PcapReader", "PcapState", "PcapWriter", "is_pcap"]
 
@@ -78,6 +80,8 @@ class PcapReader(PacketReader):
         """Its end if it was captured whole, and its header says otherwise by mistake."""
         self._is_jump = False
         """Whether a record stands behind it all the same, of quite another time."""
+        self._near = -1
+        """Time in seconds that a chain inside the record must have; -1: any."""
 
     @property
     def state(self) -> PcapState:
@@ -105,7 +109,9 @@ class PcapReader(PacketReader):
         self._link = network & 0xFFFF
         self._is_started = True
         self._pos += _HEADER
-        self._is_strict = len(head) < _HEADER + 16 or self._is_record(self._pos)
+        self._is_strict = (
+            len(head) < _HEADER + 16 or self._is_record(self._pos) or self._is_empty(self._pos)
+        )
         if self._link not in LINK_TYPES:
             yield unknown_link(self._name, window.base + self._pos - 4, self._link)
 
@@ -117,7 +123,14 @@ class PcapReader(PacketReader):
     def _is_record(self, pos: int) -> bool:
         """Whether the header at `pos` has no impossible value; as `is_record` of the kernel."""
         _, ticks, captured, length = self._record(pos)
+        if self._is_empty(pos):
+            return False
         return captured <= MAX_RECORD and captured <= length < 1 << 24 and ticks < 10**9
+
+    def _is_empty(self, pos: int) -> bool:
+        """Whether the header at `pos` is of no time and no bytes, or that of a file."""
+        seconds, _, captured, _ = self._record(pos)
+        return captured == 0 and (seconds == 0 or self._is_file(pos))
 
     def _is_shifted(self, pos: int) -> bool:
         """Whether the header at `pos` has lost four bytes; as `is_shifted` of the kernel."""
@@ -152,7 +165,7 @@ class PcapReader(PacketReader):
     def _suspect(self, rows: Any, is_jump: bool) -> Iterable[Damage]:
         """No record stands at the current place, or none behind the one that does.
 
-        One of another time, a jump, is likely no record either.
+        One of another time, a jump, may be no record either.
         """
         data, pos = self.window.data, self._pos
         if self._is_file(pos):
@@ -162,7 +175,8 @@ class PcapReader(PacketReader):
         following = pos
         if left >= 16:
             captured = self._record(pos)[2]
-            if captured <= MAX_RECORD and (self._is_record(pos) or not self._is_strict):
+            is_lax = not self._is_strict and not self._is_empty(pos)
+            if captured <= MAX_RECORD and (self._is_record(pos) or is_lax):
                 following = pos + 16 + captured
         if following > pos and self._is_file(following):
             self._accept(rows, following)
@@ -172,10 +186,11 @@ class PcapReader(PacketReader):
         self._searched = self._bad + 1
         self._inside = self._whole = 0
         self._is_jump = is_jump
+        self._near = -1
         if pos < following <= len(data):
             self._inside = self.window.base + following
             captured, length = self._record(pos)[2:]
-            if captured < length < 1 << 24 and not is_jump:
+            if captured < length < 1 << 24:
                 self._whole = self._bad + 16 + length
         if following > len(data):
             self._why = ("truncated", "the file ends inside a record")
@@ -212,28 +227,35 @@ class PcapReader(PacketReader):
         assert self._bad is not None
         window, base = self.window, self.window.base
         start, end = self._bad - base, len(window.data)
+        inside = max(0, self._inside - base)
+        if self._is_jump and self._inside and self._near < 0:
+            if self._find(rows, inside, inside + 1, inside) == inside:
+                if rows.stop == RECORDS_FOUND:
+                    return self._jump(rows, start, inside)
+                return self._wait(start, start)
+            self._near = self._record(start)[0]
         if self._whole:
             whole = self._whole - base
-            if window.is_end and whole == end:
+            if window.is_end and whole == end and not self._is_jump:
                 self.is_done = True
                 return self._found(whole)
-            if self._find(rows, whole, whole + 1, whole) == whole and rows.stop != RECORDS_END:
+            found = self._find(rows, whole, whole + 1, whole, self._near)
+            if found == whole and rows.stop != RECORDS_END:
                 if rows.stop == RECORDS_FOUND:
                     return self._found(whole)
                 return self._wait(start, start)
             self._whole = 0
-        inside = max(0, self._inside - base)
-        at = self._find(rows, self._searched - base, inside or end, inside)
+        at = self._find(rows, self._searched - base, inside or end, inside, self._near)
         self._searched = base + at
         if rows.stop == RECORDS_FOUND:
             return self._found(at)
         if inside and at >= inside:
             # Nothing inside contradicts the record, so it is good, and what follows is not.
+            if self._is_jump and not self._is_shifted(inside):
+                return self._jump(rows, start, inside)
             self._pos = start
             self._accept(rows, inside)
-            if self._is_jump and not self._is_shifted(inside):  # the clock was set
-                self._bad = None
-                return ()
+            self._near = -1
             self._bad = base + inside
             self._searched = self._bad + 1
             self._inside = 0
@@ -244,11 +266,18 @@ class PcapReader(PacketReader):
         # While it is not known which record is damaged, all of the first one is kept.
         return self._wait(start, start if self._inside else at)
 
-    def _find(self, rows: Any, pos: int, until: int, beyond: int) -> int:
+    def _jump(self, rows: Any, start: int, following: int) -> Iterable[Damage]:
+        """Take the record at `start`: the one at `following` is good too, but of another time."""
+        self._pos = start
+        self._accept(rows, following)
+        self._bad = None
+        return ()
+
+    def _find(self, rows: Any, pos: int, until: int, beyond: int, near: int = -1) -> int:
         """Where a chain of records starts; `rows.stop` says whether one was found."""
         window = self.window
         at: int = self._kernel.find_record(
-            rows, window.data, pos, until, beyond, window.is_end, self._is_big
+            rows, window.data, pos, until, beyond, window.is_end, self._is_big, near
         )
         return at
 

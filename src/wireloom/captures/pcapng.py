@@ -22,7 +22,8 @@ from wireloom.captures.container import (
 )
 from wireloom.captures.events import Damage
 from wireloom.captures.window import Window
-from wireloom.columnar.kernel.records import (
+from wireloom.errors import EncodeError
+from wireloom.kernel.packets.records import (
     MAX_BLOCK,
     RECORDS_BAD,
     RECORDS_BLOCK,
@@ -31,7 +32,6 @@ from wireloom.columnar.kernel.records import (
     RECORDS_MORE,
     RECORDS_PACKET,
 )
-from wireloom.errors import EncodeError
 
 __all__ = ["PcapngReader", "PcapngState", "PcapngWriter", "is_pcapng"]
 

@@ -28,9 +28,9 @@ from wireloom.captures.packets import packet_reader
 from wireloom.captures.pcap import PcapState
 from wireloom.captures.pcapng import PcapngState
 from wireloom.captures.window import CHUNK, Window
-from wireloom.columnar.kernel import load
-from wireloom.columnar.kernel.records import RECORDS_FOUND
 from wireloom.errors import OptionError
+from wireloom.kernel import load
+from wireloom.kernel.packets.records import RECORDS_FOUND
 
 __all__ = ["PacketRange", "RangeReader", "packet_ranges"]
 

@@ -13,11 +13,16 @@ capture is cut into chunks):
   that comes for it later is `Dropped` as ``late``. Nothing is ever filled in.
 * **Cut packets.** What the capture program did not keep of a packet is a gap at once.
 * **One way.** Acknowledgements are not looked at, so one direction is enough, at the same cost.
-* **Damage.** A segment that is not the next one and whose checksum is wrong, in a stream whose
-  checksums are right, is dropped as ``checksum``: its sequence number cannot be believed. Where
-  only a segment with a wrong one tells where a stream is (the first one, or one away from its SYN),
-  the next payload decides: if its checksum is right and it does not continue that segment, a new
-  stream starts with it.
+* **Damage.** In a stream whose checksums are right, a segment with a wrong one waits for a right
+  copy, which then takes its place; the wrong one is dropped as ``checksum``. If none comes within
+  the limits, it is used after all where its place is certain: next to other bytes of the stream. A
+  right copy that comes even later is dropped as ``conflict``, and counted.
+* **Network cards** join segments and leave checksums to fill in (GRO, LRO, TSO). A wrong checksum
+  of a packet longer than an MTU, one that is zero or only begun, or every fourth one wrong: from
+  there on the stream's checksums mean nothing, and nothing is dropped for them.
+* **First segments.** Where only a segment with a wrong one tells where a stream is (the first one,
+  or one away from its SYN), the next payload decides: if its checksum is right and it does not
+  continue that segment, a new stream starts with it.
 * **Memory.** Held bytes are limited for each flow and in total, and so is the number of flows: when
   there are too many, the half that was silent longest is ended (``evicted``).
 """
@@ -40,9 +45,9 @@ from wireloom.captures.events import (
     StreamEnd,
 )
 from wireloom.captures.fragments import Fragments
-from wireloom.columnar.kernel import packets as codes
-from wireloom.columnar.kernel import pieces as kinds
-from wireloom.columnar.kernel import tcp as reasons
+from wireloom.kernel.packets import headers as codes
+from wireloom.kernel.packets import streamevents as kinds
+from wireloom.kernel.packets import tcp as reasons
 
 __all__ = ["PacketCounts", "Reassembler", "ReassemblyLimits"]
 
@@ -54,6 +59,7 @@ _DROPS = {
     kinds.DROP_CHECKSUM: "checksum",
     kinds.DROP_BEFORE: "before_start",
     kinds.DROP_LATE: "late",
+    kinds.DROP_CONFLICT: "conflict",
 }
 _ENDS = {
     kinds.END_FIN: "fin",
@@ -130,7 +136,7 @@ class Reassembler:
         """Streams ended because there were too many flows."""
         self._batch = batch
         self._room = 0  # packets that there are pieces for: those of a small file need few
-        self._pieces: Any = self._kernel.Pieces(1, 1)
+        self._pieces: Any = self._kernel.StreamEvents(1, 1)
         self._streams: Any = self._kernel.Streams(
             self._pieces,
             limits.max_flow_packets,
@@ -174,7 +180,7 @@ class Reassembler:
             self._room = self._batch if self._room else wanted
             # What one packet may set free comes on top.
             most = self._room + 6 * self._limits.max_flow_packets + 64
-            self._pieces = self._kernel.Pieces(most, 1)
+            self._pieces = self._kernel.StreamEvents(most, 1)
             self._streams.use(self._pieces)
 
     def feed(
