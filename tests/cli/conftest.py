@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from wireloom.cli import main
 from wireloom.formats import get
-from wireloom.testing.generate import Faults, Manifest, generate, write_schemas
+from wireloom.generate import Faults, Manifest, generate, write_schemas
 
 Run = Callable[..., Result]
 

@@ -18,8 +18,8 @@ import pytest
 from wireloom.cli import _capture
 from wireloom.cli._capturemessages import show_time
 from wireloom.formats import get
-from wireloom.testing.generate import Manifest
-from wireloom.testing.traffic import Conversation, pcap, pcapng
+from wireloom.generate import Manifest
+from wireloom.generate.traffic import Conversation, pcap, pcapng
 
 HELLO = get("nrep").samples()["hello"]
 Made = tuple[Path, Manifest, dict[str, Path]]

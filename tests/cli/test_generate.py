@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from wireloom import generate as generator
 from wireloom.cli import _progress
-from wireloom.testing import generate as generator
 
 MAGICS = {
     "raw": b"",

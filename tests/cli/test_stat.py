@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,9 +17,9 @@ from wireloom.cli._sizes import parse_size, show_size
 from wireloom.cli._statistics import DURATIONS, SIZES, Histogram, Latencies, Rates, Statistics
 from wireloom.cli.stat import show_duration
 from wireloom.formats import get
+from wireloom.generate import Manifest, generate
+from wireloom.generate.traffic import Conversation, pcap
 from wireloom.tables import arrow_schema, table
-from wireloom.testing.generate import Manifest, generate
-from wireloom.testing.traffic import Conversation, pcap
 
 Made = tuple[Path, Manifest, dict[str, Path]]
 
@@ -284,3 +285,17 @@ def test_shown_sizes_and_durations() -> None:
     ]
     shown = [show_duration(ns) for ns in (0, 999, 10**6, 90 * 10**9, 3 * 86_400 * 10**9)]
     assert shown == ["0 ns", "999 ns", "1 ms", "90 s", "3 d"]
+
+
+def test_bytes_that_came_again_and_better_are_counted(run: Any, tmp_path: Path) -> None:
+    frame = next(iter(get("tibmsg").samples().values()))
+    talk = Conversation("10.0.0.1:7", "10.0.0.2:8", first_seq=(100, 500), step_ns=20 * 10**9)
+    packets = [*talk.open(), *talk.send(frame), *talk.send(frame)]
+    good = packets[-1]
+    packets[-1] = replace(good, data=good.data[:-1] + bytes([good.data[-1] ^ 1]))
+    packets += [packet for _ in range(5) for packet in talk.send(frame)]
+    packets.append(talk.segment(0, frame, seq=101 + len(frame)))
+    path = tmp_path / "again.pcap"
+    path.write_bytes(pcap(packets))
+    result = run("stat", path, "--format", "tibmsg", "--json", code=1)
+    assert json.loads(result.stdout)["accounting"]["total"]["conflict"] == len(frame)

@@ -15,8 +15,8 @@ import pytest
 from wireloom.cli import _parquet, _progress
 from wireloom.cli._parquet import TableFiles, file_schema
 from wireloom.formats import get
+from wireloom.generate import Manifest
 from wireloom.tables import arrow_schema, table, table_names
-from wireloom.testing.generate import Manifest
 
 
 def options(files: dict[str, Path]) -> list[str]:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from wireloom.formats import get
+from wireloom.generate import Faults, generate
+from wireloom.generate.traffic import Conversation, pcap
 from wireloom.testing import tshark, vectors
-from wireloom.testing.generate import Faults, generate
-from wireloom.testing.traffic import Conversation, pcap
 
 GOOD = {
     "id": "V\x1b01",

@@ -39,6 +39,7 @@ class Sums:
     gap: int = 0
     duplicate: int = 0
     missing: int = 0
+    conflict: int = 0
 
     def add(self, row: dict[str, Any]) -> None:
         """One more stream."""
@@ -136,7 +137,13 @@ def _sentence(sums: Sums) -> str:
     # Always all four where packets can be lost or sent twice, so that the sum can be checked.
     if sums.packets or sums.gap or sums.duplicate:
         line += f" + {sums.gap:,} gap + {sums.duplicate:,} duplicate"
-    return line + (f"; {sums.missing:,} bytes missing" if sums.missing else "")
+    if sums.missing:
+        line += f"; {sums.missing:,} bytes missing"
+    if sums.conflict:
+        line += (
+            f"; {sums.conflict:,} bytes read with a bad checksum that came again with a good one"
+        )
+    return line
 
 
 def _where(row: dict[str, Any]) -> str:

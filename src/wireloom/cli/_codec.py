@@ -72,6 +72,7 @@ class Codec:
             enough = 2 * len(head)  # not at every chunk: they may be tiny
         else:
             name = wireloom.detect(head)
+        name = name or _by_frames(bytes(head))
         if name:
             return cls(name, options, with_nested), chain([bytes(head)], data)
         known = ", ".join(names())
@@ -129,6 +130,15 @@ class Codec:
                         record.offset + error.offset,
                     )
                 )
+
+
+def _by_frames(head: bytes) -> str | None:
+    """The format as captures are told apart: damage at the start must not give another answer."""
+    try:
+        from wireloom.tabulate.detection import stream_format
+    except ImportError:  # tables need Arrow, which is an extra
+        return None
+    return stream_format(head)
 
 
 @dataclass(slots=True)

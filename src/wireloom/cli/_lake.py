@@ -6,7 +6,10 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+import click
+
 from wireloom.cli._progress import is_terminal
+from wireloom.errors import StateError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,23 +39,45 @@ class Bar:
 
 
 @contextlib.contextmanager
-def spark_session(master: str, name: str) -> Iterator[SparkSession | None]:
-    """Spark for one command; None for the master ``none``. One that was running goes on."""
+def spark_session(master: str | None, name: str) -> Iterator[SparkSession | None]:
+    """Spark for one command; None for the master ``none``. One that was running goes on.
+
+    Args:
+        master: where it runs; None: on all cores of this machine, or not at all if Spark or its
+            Java are missing here, which is said on stderr.
+        name: what Spark calls it.
+
+    Raises:
+        StateError: Spark was asked for and cannot run.
+    """
     if master == "none":
         yield None
         return
 
-    from pyspark.sql import SparkSession
+    from wireloom.spark.session import DEFAULT_MASTER, session
 
-    from wireloom.spark import session
-
-    is_running = SparkSession.getActiveSession() is not None
-    spark = session(master, name=name)
+    is_running = _is_running()
+    try:
+        spark = session(master or DEFAULT_MASTER, name=name)
+    except StateError as error:
+        if master is not None:
+            raise
+        click.echo(f"without Spark, on one core: {error}", err=True)
+        yield None
+        return
     try:
         yield spark
     finally:
         if not is_running:
             spark.stop()
+
+
+def _is_running() -> bool:
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        return False
+    return SparkSession.getActiveSession() is not None
 
 
 @contextlib.contextmanager

@@ -17,10 +17,13 @@ from click.shell_completion import CompletionItem
 from wireloom.cli._input import PathOrDash
 from wireloom.errors import OptionError
 from wireloom.format import COMMON_OPTIONS, Format
-from wireloom.formats import get, names
+from wireloom.formats import REGISTRY, get, names
+from wireloom.view import escape
 
 __all__ = [
     "JSON_SUFFIXES",
+    "SUFFIXES",
+    "TABLE_SUFFIXES",
     "DecodeOptions",
     "Decorator",
     "FormatName",
@@ -48,6 +51,9 @@ SUFFIXES: Mapping[str, Style] = {
     ".txt": "table",
 }
 """What a file's suffix says about its content."""
+
+TABLE_SUFFIXES = (".parquet", ".arrow")
+"""Suffixes of a single file with one table, which only some commands write."""
 
 JSON_SUFFIXES = tuple(suffix for suffix, style in SUFFIXES.items() if style == "json")
 
@@ -153,7 +159,9 @@ class FormatName(_ParamType):
 
     def get_metavar(self, *args: Any, **kwargs: Any) -> str | None:
         """The names, for the usage line."""
-        return self._choice().get_metavar(*args, **kwargs)
+        # Only our own: to look for those of other packages takes as long as the rest of --help.
+        own: click.ParamType[str] = click.Choice([*sorted(REGISTRY), *self._others])
+        return own.get_metavar(*args, **kwargs)
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
@@ -234,11 +242,29 @@ class OutputOptions:
     force: bool
 
 
-def _style(values: dict[str, Any], default: Style) -> Style:
+def _style(values: dict[str, Any], default: Style, folder: bool) -> Style:
+    """What the output looks like: as asked for, or as the suffix of the file says.
+
+    Raises:
+        UsageError: nothing was asked for, and the suffix says nothing that this command writes.
+    """
     style: Style | None = values.pop("style")
     if style is not None:
         return style
-    return SUFFIXES.get(suffix_of(values["output"]), default)
+    path: str = values["output"] or ""
+    suffix = suffix_of(path)
+    is_device = os.path.exists(path) and not os.path.isfile(path)  # and folders
+    if not suffix or suffix in SUFFIXES or is_device or (folder and path.endswith(("/", os.sep))):
+        return SUFFIXES.get(suffix, default)
+    if folder and suffix in TABLE_SUFFIXES:
+        return default
+    if path in (values.get("sources") or ()):
+        return default  # the command refuses to overwrite its input, which matters more
+    known = ", ".join((*SUFFIXES, *(TABLE_SUFFIXES if folder else ())))
+    raise click.UsageError(
+        f"{escape(path)}: {escape(suffix)} is no suffix that this command writes; there are "
+        f"{known}, or choose with --json, --csv or --table"
+    )
 
 
 def output_options(default: Style, folder: bool = False) -> Decorator:
@@ -270,7 +296,7 @@ def output_options(default: Style, folder: bool = False) -> Decorator:
     def decorate(command: _Command) -> _Command:
         @wraps(command)
         def collected(**values: Any) -> Any:
-            style = _style(values, default)
+            style = _style(values, default, folder)
             path = values.pop("output")
             writing = OutputOptions(style, None if path == "-" else path, values.pop("force"))
             return command(writing=writing, **values)

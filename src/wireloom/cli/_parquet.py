@@ -16,8 +16,8 @@ from typing import Any, Self
 
 import click
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from wireloom.lake.parquet import GROUP_BYTES, GROUP_ROWS, parquet_writer, write_group
 from wireloom.tables import Table, arrow_schema
 from wireloom.view import escape
 
@@ -30,17 +30,14 @@ __all__ = [
     "file_schema",
 ]
 
-ROW_GROUP_ROWS = 1 << 20
-ROW_GROUP_BYTES = 64 << 20
-"""A row group is written when it has so many rows or bytes, whatever comes first."""
+ROW_GROUP_ROWS = GROUP_ROWS
+ROW_GROUP_BYTES = GROUP_BYTES
 WAITING_BYTES = 96 << 20
 """Rows of all tables that wait for a row group to fill; then the largest is written as it is."""
 
 FILE_SUFFIXES = (".parquet", ".arrow")
 """Suffixes of a single file with one table."""
 
-_ASCENDING = ("frame_offset", "offset", "ts_ns", "ts")
-"""Columns of numbers that differ little from row to row: stored as differences."""
 _MARK = ".part"
 """The end of a file's name while it is written."""
 
@@ -113,13 +110,14 @@ class _Writer:
         """Write the rows that wait as one row group."""
         if not self._waiting:
             return
-        # One dictionary for the row group: where it changes, a writer gives up on dictionaries.
-        group = pa.Table.from_batches(self._waiting, self.schema).unify_dictionaries()
-        self._waiting.clear()
+        batches, self._waiting = self._waiting, []
         self._waiting_rows = self.waiting_bytes = 0
         if self._writer is None:
             self._open()
-        self._writer.write_table(group)
+        if self._suffix == ".parquet":
+            write_group(self._writer, batches, self.schema)
+        else:
+            self._writer.write_table(pa.Table.from_batches(batches, self.schema))
         assert self._sink is not None
         if self._file_bytes is not None and self._sink.tell() >= self._file_bytes:
             self._end()
@@ -131,16 +129,7 @@ class _Writer:
         self.renames.append((hidden, target))
         self._sink = pa.OSFile(os.fspath(hidden), "wb")
         if self._suffix == ".parquet":
-            deltas = {
-                name: "DELTA_BINARY_PACKED" for name in self.schema.names if name in _ASCENDING
-            }
-            self._writer = pq.ParquetWriter(
-                self._sink,
-                self.schema,
-                compression="zstd",
-                use_dictionary=[name for name in self.schema.names if name not in deltas],
-                column_encoding=deltas or None,
-            )
+            self._writer = parquet_writer(self._sink, self.schema)
         else:
             options = pa.ipc.IpcWriteOptions(compression="zstd")
             self._writer = pa.ipc.new_file(self._sink, self.schema, options=options)

@@ -16,7 +16,7 @@ import click
 
 from wireloom.cli._flat import Row, flatten, json_line
 from wireloom.cli._options import OutputOptions
-from wireloom.cli._output import PIPE_WIDTH, is_plain, text_output
+from wireloom.cli._output import is_plain, text_output
 from wireloom.view import clip
 
 __all__ = ["CsvSink", "JsonSink", "Sink", "TableSink", "open_sink"]
@@ -80,10 +80,15 @@ class CsvSink:
         self._writer = csv.writer(stream if columns else waiting, lineterminator="\n")
         self._grown: list[tuple[int, int]] = []  # from which row on there are how many columns
         self._rows = 0
-        if columns:
-            self._writer.writerow(columns)
+        self._has_header = not columns
+
+    def _write_header(self) -> None:
+        if not self._has_header:
+            self._has_header = True
+            self._writer.writerow(self._columns)
 
     def write(self, row: Row) -> None:
+        self._write_header()
         flat = flatten(row)
         if self._waiting is not None and not flat.keys() <= self._columns.keys():
             self._grow(flat)
@@ -102,6 +107,7 @@ class CsvSink:
         self._stream.flush()
 
     def close(self) -> None:
+        self._write_header()
         if self._waiting is not None and self._rows:
             csv.writer(self._stream, lineterminator="\n").writerow(self._columns)
             self._waiting.seek(0)
@@ -119,7 +125,7 @@ class CsvSink:
 
 
 class TableSink:
-    """A table for people: cells are cut so that a row fits the terminal."""
+    """A table for people: on a terminal cells are cut so that a row fits it."""
 
     def __init__(self, stream: IO[str], columns: Sequence[str] | None) -> None:
         self._stream = stream
@@ -147,7 +153,8 @@ class TableSink:
     def _draw(self) -> None:
         # Columns that turn up after the first rows have no place any more; --csv keeps them.
         self._fixed = True
-        cells = [[clip(row.get(c, ""), MAX_CELL) for c in self._columns] for row in self._rows]
+        limit = None if is_plain(self._stream) else MAX_CELL
+        cells = [[_cut(row.get(c, ""), limit) for c in self._columns] for row in self._rows]
         self._rows.clear()
         if not self._widths:
             self._widths = _fit(self._columns, cells, _width(self._stream))
@@ -158,11 +165,21 @@ class TableSink:
 
     def _line(self, cells: list[str]) -> str:
         together = zip(cells, self._widths, self._columns, strict=True)
+        if is_plain(self._stream):  # a file or pipe has room for whatever comes later, too
+            return "  ".join(
+                cell if _columns_of(cell) > width else _cell(cell, width, name)
+                for cell, width, name in together
+            ).rstrip()
         return "  ".join(_cell(*cell) for cell in together).rstrip()
 
 
-def _width(stream: IO[str]) -> int:
-    return PIPE_WIDTH if is_plain(stream) else shutil.get_terminal_size().columns
+def _cut(text: str, limit: int | None) -> str:
+    return text if limit is None else clip(text, limit)
+
+
+def _width(stream: IO[str]) -> int | None:
+    """Columns that a row may take; None where nobody looks at a terminal, and nothing is cut."""
+    return None if is_plain(stream) else shutil.get_terminal_size().columns
 
 
 def _is_number(column: str) -> bool:
@@ -190,9 +207,11 @@ def _columns_of(text: str) -> int:
     return cell_len(text)
 
 
-def _fit(columns: Sequence[str], cells: list[list[str]], width: int) -> list[int]:
+def _fit(columns: Sequence[str], cells: list[list[str]], width: int | None) -> list[int]:
     """Column widths: as wide as the cells are; the widest give way until all fit."""
     widths = [max(map(_columns_of, column)) for column in zip(columns, *cells, strict=True)]
+    if width is None:
+        return widths
     spare = max(width - 2 * (len(columns) - 1), len(columns))
     while sum(widths) > spare:
         widths[widths.index(max(widths))] -= 1

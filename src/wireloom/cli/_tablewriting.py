@@ -17,7 +17,13 @@ import click
 from wireloom.cli._accounts import ERROR_COLUMNS, Accounts
 from wireloom.cli._capture import CaptureOptions, make_settings, worker_count
 from wireloom.cli._codec import count
-from wireloom.cli._options import DecodeOptions, OutputOptions, suffix_of
+from wireloom.cli._options import (
+    SUFFIXES,
+    TABLE_SUFFIXES,
+    DecodeOptions,
+    OutputOptions,
+    suffix_of,
+)
 from wireloom.cli._progress import byte_bar, total_size
 from wireloom.cli._sinks import open_sink
 from wireloom.cli._sizes import show_size
@@ -32,9 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FILES", "Wanted", "batches", "is_for_tables", "write_tables"]
 
-FILES = (".parquet", ".arrow")
-"""Suffixes of a single file with one table."""
-_TEXTS = (".json", ".jsonl", ".ndjson", ".csv", ".txt")
+FILES = TABLE_SUFFIXES
 
 
 def is_for_tables(path: str | None, tables: str | None) -> bool:
@@ -155,7 +159,7 @@ def write_tables(
     accounts = Accounts()
     started = time.monotonic()
     # A path without a suffix of a text or file is a folder: tables were asked for.
-    if writing.path is None or suffix_of(writing.path) in _TEXTS:
+    if writing.path is None or suffix_of(writing.path) in SUFFIXES:
         found = batches(names, sources, settings, workers, quiet)
         _write_rows(found, wanted, writing, accounts, limit, names)
     else:

@@ -16,6 +16,7 @@ from wireloom.cli._capture import (
     looked_at,
     opened,
 )
+from wireloom.cli._chosen import ChosenSink
 from wireloom.cli._codec import Account, Codec
 from wireloom.cli._help import Command, examples
 from wireloom.cli._input import PathOrDash, chunks, open_binary
@@ -192,6 +193,9 @@ class _Output:
         shown = (*where, *_TABLE) if brief else columns
         self._is_brief = brief
         self._sink = stack.enter_context(open_sink(writing, shown, source))
+        self._chosen: ChosenSink | None = None
+        if columns and writing.style != "json":
+            self._sink = self._chosen = ChosenSink(self._sink, columns)
         self._problems = _problem_sink(errors, writing, self._sink, stack, source)
 
     def write(self, row: Json) -> None:
@@ -203,6 +207,15 @@ class _Output:
     def flush(self) -> None:
         """Hand out all rows so far."""
         self._sink.flush()
+
+    def finish(self, stopped: bool) -> None:
+        """There are no more rows, because of a limit or because the input has ended.
+
+        Raises:
+            UsageError: a column was asked for that no row has.
+        """
+        if self._chosen is not None:
+            self._chosen.check(stopped)
 
 
 def _problem_sink(
@@ -241,6 +254,7 @@ def _decode_stream(
         if account.messages == job.limit:
             account.stopped = True
             break
+    out.finish(account.stopped)
     return account.summary().splitlines(), bool(account.problems)
 
 
@@ -265,8 +279,10 @@ def _decode_captures(
         for row in reader.rows(table, batch):
             out.write(row)
             if reader.messages == job.limit:
+                out.finish(stopped=True)
                 return [*reader.summary(), "stopped at --limit"], bool(reader.problems)
         out.flush()
+    out.finish(stopped=False)
     return list(reader.summary()), bool(reader.problems)
 
 

@@ -75,7 +75,7 @@ def command(lake: str, as_json: bool, quiet: bool, **given: Any) -> None:
     """
     from wireloom.lake import Lake
     from wireloom.spark.derived.store import as_stored, plan_derived, store_derived
-    from wireloom.spark.pipeline import DEFAULT_MASTER
+    from wireloom.spark.session import DEFAULT_MASTER
 
     names = derived_tables(given["tables"])
     options = _options(given)

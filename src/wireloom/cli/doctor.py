@@ -50,10 +50,13 @@ def command(master: str | None, writing: OutputOptions) -> None:
 
 def _rows(master: str | None) -> Iterator[Json]:
     from wireloom.errors import StateError
+    from wireloom.formats import failures
     from wireloom.spark.probe import look_around, probe_workers
 
     for found in look_around():
         yield {"where": "here", "what": found.what, "state": found.state, "found": found.found}
+    for name, why in failures().items():
+        yield {"where": "here", "what": f"format {name}", "state": "bad", "found": why}
     if master is None:
         return
     from wireloom.spark.session import session

@@ -16,8 +16,8 @@ from wireloom.cli._lake import accounting_table, bar, plain_table, size_text, sp
 from wireloom.cli._output import make_console, show
 
 if TYPE_CHECKING:
+    from wireloom.pipeline import Executor, PipelineOptions, Report
     from wireloom.spark.derived.store import Stored
-    from wireloom.spark.pipeline import PipelineOptions, Report
     from wireloom.tabulate import Settings
 
 __all__ = ["command"]
@@ -122,7 +122,8 @@ _SETTINGS = (
 @click.option(
     "--master",
     metavar="URL",
-    help="Where Spark runs; all cores of this machine if left out. none: without Spark.",
+    help="Where Spark runs; if left out, on all cores of this machine, if it is installed. none: "
+    "without Spark, on one core.",
 )
 @click.option(
     "--writer",
@@ -151,9 +152,9 @@ _SETTINGS = (
 def command(sources: tuple[str, ...], lake: str, as_json: bool, quiet: bool, **given: Any) -> None:
     """Bring captures into a lake: tables as Parquet files by day.
 
-    IN are files, folders or patterns. Captures that the lake has are not read again; those that
-    have changed replace what was read of them. Whatever is killed on the way, a commit is there as
-    a whole or not at all.
+    IN are files, folders, patterns or addresses. Captures that the lake has are not read again;
+    those that have changed replace what was read of them. Whatever is killed on the way, a commit
+    is there as a whole or not at all.
     """
     if not sources and not given["reprocess"]:
         raise click.UsageError("no captures: name files or folders, or use --reprocess")
@@ -162,15 +163,18 @@ def command(sources: tuple[str, ...], lake: str, as_json: bool, quiet: bool, **g
     settings = _settings(given)
     options = _options(given)
 
-    from wireloom.spark.pipeline import DEFAULT_MASTER
+    from wireloom.spark.session import DEFAULT_MASTER
 
-    with spark_session(given["master"] or DEFAULT_MASTER, "wireloom pipeline") as spark:
+    needs_spark = given["derive"] or options.writer == "spark"
+    master = given["master"] or (DEFAULT_MASTER if needs_spark else None)
+    with spark_session(master, "wireloom pipeline") as spark:
+        executor = _executor(spark)
         if given["reprocess"]:
-            report = _reprocess(spark, lake, settings, options, quiet)
+            report = _reprocess(executor, lake, settings, options, quiet)
         elif given["stream"]:
-            report = _follow(spark, sources, lake, settings, options, given, quiet)
+            report = _follow(executor, sources, lake, settings, options, given, quiet)
         else:
-            report = _run(spark, sources, lake, settings, options, quiet)
+            report = _run(executor, sources, lake, settings, options, quiet)
         derived = _derived(spark, lake, given, options, quiet) if given["derive"] else []
     if as_json:
         made = {"derived": [dataclasses.asdict(one) for one in derived]} if derived else {}
@@ -178,6 +182,17 @@ def command(sources: tuple[str, ...], lake: str, as_json: bool, quiet: bool, **g
     if not quiet:
         _summarise(report)
         summarise_derived(derived)
+
+
+def _executor(spark: Any) -> Executor:
+    from wireloom.pipeline import InProcess
+
+    if spark is None:
+        return InProcess()
+
+    from wireloom.spark.executor import SparkExecutor
+
+    return SparkExecutor(spark)
 
 
 def _derived(
@@ -218,7 +233,7 @@ def _settings(given: dict[str, Any]) -> Settings:
 def _options(given: dict[str, Any]) -> PipelineOptions:
     from wireloom.lake import WriteOptions
     from wireloom.lake.layout import DateRule
-    from wireloom.spark.pipeline import PipelineOptions
+    from wireloom.pipeline import PipelineOptions
 
     DateRule(given["dates"])
     writing: dict[str, Any] = {"dates": given["dates"]}
@@ -233,18 +248,29 @@ def _options(given: dict[str, Any]) -> PipelineOptions:
 
 
 def _run(
-    spark: Any, sources: Any, lake: str, settings: Settings, options: PipelineOptions, quiet: bool
+    executor: Executor,
+    sources: Any,
+    lake: str,
+    settings: Settings,
+    options: PipelineOptions,
+    quiet: bool,
 ) -> Report:
-    from wireloom.spark.pipeline import run_pipeline
+    from wireloom.pipeline import run_pipeline
 
     with bar("reading", quiet) as shown:
         return run_pipeline(
-            spark, sources, lake, settings, options, progress=shown.done, planned=shown.total
+            sources,
+            lake,
+            settings,
+            options,
+            executor=executor,
+            progress=shown.done,
+            planned=shown.total,
         )
 
 
 def _follow(
-    spark: Any,
+    executor: Executor,
     sources: Any,
     lake: str,
     settings: Settings,
@@ -255,7 +281,7 @@ def _follow(
     import signal
     from threading import Event
 
-    from wireloom.spark.pipeline import StreamOptions, follow
+    from wireloom.pipeline import StreamOptions, follow
 
     stop = Event()
     # The first Ctrl-C (or a service manager's signal) reads what is there to its end; the second
@@ -275,16 +301,25 @@ def _follow(
             click.echo(f"commit {report.commits}: {read}", err=True)
 
     following = StreamOptions(every_s=given["every_s"], settle_s=given["settle_s"])
-    return follow(spark, sources, lake, settings, options, following, stop=stop, told=told)
+    return follow(
+        sources, lake, settings, options, following, executor=executor, stop=stop, told=told
+    )
 
 
 def _reprocess(
-    spark: Any, lake: str, settings: Settings, options: PipelineOptions, quiet: bool
+    executor: Executor, lake: str, settings: Settings, options: PipelineOptions, quiet: bool
 ) -> Report:
-    from wireloom.spark.pipeline import reprocess
+    from wireloom.pipeline import reprocess
 
     with bar("reading", quiet) as shown:
-        return reprocess(spark, lake, settings, options, progress=shown.done, planned=shown.total)
+        return reprocess(
+            lake,
+            settings,
+            options,
+            executor=executor,
+            progress=shown.done,
+            planned=shown.total,
+        )
 
 
 def _summarise(report: Report) -> None:

@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wireloom.cli._help import Command, examples
+from wireloom.cli._input import PathOrDash, open_binary
 from wireloom.cli._lake import spark_session
 from wireloom.cli._options import OutputOptions, output_options
 from wireloom.cli._sinks import open_sink
-from wireloom.errors import OptionError, StateError, WireloomError
+from wireloom.errors import OptionError, StateError
+from wireloom.view import escape
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyRelation
+
     from wireloom.lake import Lake
 
 __all__ = ["command"]
 
-_SMALL = 2 << 30
-"""Bytes of the tables that are asked, up to which DuckDB answers before Spark has started."""
 _BATCH = 1024
 
 
@@ -31,48 +33,123 @@ _BATCH = 1024
         'wireloom sql lake "select type_name, count(*) from frames group by 1 order by 2 desc"',
         'wireloom sql lake "select * from errors limit 10" --json',
         'wireloom sql lake "select date, count(*) from fields group by date" --engine spark',
+        "wireloom sql lake - < report.sql",
+        "wireloom sql lake --file report.sql --csv -o report.csv",
     ),
 )
 @click.argument("lake", type=click.Path(exists=True, file_okay=False))
-@click.argument("query")
+@click.argument("query", required=False)
+@click.option(
+    "--file",
+    "file",
+    type=PathOrDash(exists=True, dir_okay=False),
+    help="Read the query from this file; - is stdin.",
+)
 @click.option(
     "--engine",
     type=click.Choice(["auto", "spark", "duckdb"]),
     default="auto",
     show_default=True,
-    help="auto: DuckDB for small tables, if it is installed, else Spark.",
+    help="auto: DuckDB where it is installed, else Spark.",
 )
 @click.option("--master", metavar="URL", help="Where Spark runs; this machine if left out.")
+@click.option("-q", "--quiet", is_flag=True, help="Do not say which engine answered.")
 @output_options("table")
-def command(lake: str, query: str, engine: str, master: str | None, writing: OutputOptions) -> None:
+def command(
+    lake: str,
+    query: str | None,
+    file: str | None,
+    engine: str,
+    master: str | None,
+    quiet: bool,
+    writing: OutputOptions,
+) -> None:
     """Ask a lake in SQL.
 
-    Its tables have the names that `wireloom tables` lists.
+    Its tables have the names that `wireloom tables` lists. A QUERY of - is read from stdin. Several
+    statements are divided by semicolons, and the last one answers. The dialect is that of the
+    engine, which is named on stderr; --engine makes sure of it.
     """
     from wireloom.lake import Lake
 
+    text = _text(query, file)
+    _statements(text)  # an empty one needs no engine to be refused
     opened = Lake(lake)
     if engine == "auto":
-        engine = "duckdb" if _is_small(opened, query) and find_spec("duckdb") else "spark"
-    rows = _duckdb(opened, query) if engine == "duckdb" else _spark(opened, query, master)
+        engine = "duckdb" if find_spec("duckdb") else "spark"
+    ask = _duckdb if engine == "duckdb" else _spark
+    rows = ask(opened, text, master)
     names = next(rows)
     with open_sink(writing, list(names)) as sink:
         for row in rows:
             sink.write(row)
+    if not quiet:
+        click.echo(f"answered by {'DuckDB' if engine == 'duckdb' else 'Spark'}", err=True)
 
 
-def _is_small(lake: Lake, query: str) -> bool:
-    words = set(re.findall(r"\w+", query.lower()))
-    return sum(file.bytes for file in lake.state.files.values() if file.table in words) < _SMALL
+def _text(query: str | None, file: str | None) -> str:
+    """The query, from wherever it comes.
+
+    Raises:
+        UsageError: it is given twice or not at all, or is no text.
+    """
+    if (query is None) == (file is None):
+        raise click.UsageError("give one QUERY, or --file with one")
+    if query is not None and query != "-":
+        return query
+    with open_binary(file or "-") as stream:
+        try:
+            return stream.read().decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise click.UsageError(f"the query is not UTF-8 text: {error.reason}") from None
 
 
-def _duckdb(lake: Lake, query: str) -> Iterator[Any]:
+_PART = re.compile(
+    r"""
+    '(?:[^'\\]|\\.|'')*'? | "(?:[^"\\]|\\.|"")*"? | `[^`]*`?    # texts and names in quotes
+    | --[^\n]* | /\*.*?(?:\*/|\Z)                              # remarks
+    | ; | [^;'"`/-]+ | [/-]
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def _statements(text: str) -> list[str]:
+    """The statements of a text, divided at semicolons that are not inside quotes or remarks.
+
+    With the quotes of Spark, which takes one statement at a time. DuckDB divides them itself.
+
+    Raises:
+        UsageError: there are none.
+    """
+    found, parts, is_empty = [], [], True
+    for part in [*_PART.findall(text), ";"]:
+        if part != ";":
+            parts.append(part)
+            is_empty = is_empty and (not part.strip() or part.startswith(("--", "/*")))
+            continue
+        if not is_empty:
+            found.append("".join(parts).strip())
+        parts, is_empty = [], True
+    if not found:
+        raise click.UsageError("the query is empty")
+    return found
+
+
+def _refused(text: str) -> click.ClickException:
+    """What an engine says against a query, in its own lines: it points at places in them."""
+    return click.ClickException("\n".join(map(escape, text.splitlines())))
+
+
+def _duckdb(lake: Lake, text: str, _: str | None) -> Iterator[Any]:
     """The names of the columns, then the rows.
 
     Raises:
         StateError: DuckDB is not installed.
-        WireloomError: it does not understand the query.
+        ClickException: it does not understand the query.
     """
+    import pyarrow as pa
+
     try:
         import duckdb
     except ImportError as error:
@@ -85,20 +162,28 @@ def _duckdb(lake: Lake, query: str) -> Iterator[Any]:
         for name in lake.tables:
             database.register(name, dataset(lake, name))
         try:
-            found = database.sql(query).to_arrow_reader(_BATCH)
-        except duckdb.Error as error:
-            raise WireloomError(str(error)) from error
-        yield found.schema.names
-        for batch in found:
-            yield from (_plain(row) for row in batch.to_pylist())
+            *first, last = (each.query for each in database.extract_statements(text))
+            for statement in first:
+                database.execute(statement)
+            found: DuckDBPyRelation | None = database.sql(last)
+            if found is None:  # such as "create table": nothing to show
+                yield []
+                return
+            reader = found.to_arrow_reader(_BATCH)
+            yield reader.schema.names
+            for batch in reader:
+                yield from (_plain(row) for row in batch.to_pylist())
+        except (duckdb.Error, pa.ArrowException) as error:
+            # Also while rows come: a value that cannot be cast is found on the way.
+            raise _refused(str(error)) from error
 
 
-def _spark(lake: Lake, query: str, master: str | None) -> Iterator[Any]:
+def _spark(lake: Lake, text: str, master: str | None) -> Iterator[Any]:
     """The names of the columns, then the rows.
 
     Raises:
         OptionError: the master is ``none``.
-        WireloomError: Spark does not understand the query.
+        ClickException: Spark does not understand the query.
     """
     from pyspark.errors import PySparkException
 
@@ -109,12 +194,15 @@ def _spark(lake: Lake, query: str, master: str | None) -> Iterator[Any]:
             raise OptionError("this needs Spark, or DuckDB: --engine duckdb")
         register_tables(spark, lake)
         try:
-            found = spark.sql(query)
+            *first, last = _statements(text)
+            for statement in first:
+                spark.sql(statement)
+            found = spark.sql(last)
+            yield found.columns
+            for row in found.toLocalIterator():
+                yield _plain(row.asDict(recursive=True))
         except PySparkException as error:
-            raise WireloomError(str(error).partition("\n\nJVM")[0]) from error
-        yield found.columns
-        for row in found.toLocalIterator():
-            yield _plain(row.asDict(recursive=True))
+            raise _refused(str(error).partition("\n\nJVM")[0]) from error
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

@@ -148,14 +148,18 @@ def _headline(found: Statistics, names: Sequence[str]) -> str:
 
 def _formats(accounts: Accounts) -> Iterator[str]:
     parts = ("captured", "= decoded", "+ quarantined", "+ gap", "+ duplicate", "sum", "missing")
+    has_conflicts = accounts.total.conflict > 0
     rows: list[tuple[str, ...]] = [("format", "streams", "frames", *parts)]
+    if has_conflicts:
+        rows[0] += ("conflict",)
     listed = [*sorted(accounts.formats.items()), ("all", accounts.total)]
     for name, sums in listed:
         numbers = (sums.streams, sums.frames, sums.captured, sums.decoded, sums.quarantined)
         more = (sums.gap, sums.duplicate)
         cells = [f"{number:,}" for number in (*numbers, *more)]
         checked = "ok" if sums.is_balanced else "WRONG"
-        rows.append((name, *cells, checked, f"{sums.missing:,}"))
+        last = (f"{sums.conflict:,}",) if has_conflicts else ()
+        rows.append((name, *cells, checked, f"{sums.missing:,}", *last))
     yield from _grid(rows)
 
 
