@@ -25,7 +25,7 @@ from typing import Any, BinaryIO
 
 from wireloom.captures import Capture, PacketRange, StreamData, packet_ranges
 from wireloom.captures.exchange import Part, route
-from wireloom.testing.generate import DICTIONARY, PORTS, Faults, generate
+from wireloom.generate import DICTIONARY, PORTS, Faults, generate
 
 DPKT_GOAL = 10
 SCAPY_GOAL = 100

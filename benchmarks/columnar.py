@@ -32,15 +32,16 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 
 import pyarrow as pa
+from oracles.tabled import check_messages, plain_rows
 
 import wireloom
-from wireloom.columnar import MessageDecoder, decode_bytes, kernel
+from wireloom import kernel
+from wireloom.columnar import MessageDecoder, decode_bytes
 from wireloom.columnar.split import map_frames
 from wireloom.formats import qform, tibmsg, tibrv
 from wireloom.formats._tib.values import Date, Time
 from wireloom.tables import arrow_type, table
 from wireloom.tabulate import Settings, tabulate_range
-from wireloom.testing.tabled import check_messages, plain_rows
 
 GOALS = {"object": 50.0, "loop": 20.0, "wide": 1.1, "workers": 1.8, "megabytes": 550.0}
 """Times the object path, the loop, the long table and one worker; MB/s of TibMsg and TibrvMsg."""

@@ -14,8 +14,10 @@ from random import Random
 from statistics import median
 from typing import Any
 
+from oracles.twins import check_packets
+
 import wireloom
-from wireloom.columnar import kernel
+from wireloom import kernel
 from wireloom.columnar.framing import scan_frames
 from wireloom.columnar.packets import PacketDecoder
 from wireloom.columnar.split import map_frames
@@ -33,7 +35,6 @@ from wireloom.formats.blaze import (
 from wireloom.formats.nais import NaisPacket
 from wireloom.formats.nrep import PublishReply, SocketControl, SocketData
 from wireloom.tables import table
-from wireloom.testing.twins import check_packets
 
 GOALS = {"frames_per_second": 10e6, "ratio": 50.0, "workers": 1.8}
 """Blaze headers: frames a second and times the object path; two workers: times one."""

@@ -21,14 +21,15 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from wireloom.generate import generate
 from wireloom.lake import Lake
+from wireloom.pipeline import PipelineOptions, run_pipeline
 from wireloom.spark import read_captures, session
+from wireloom.spark.executor import SparkExecutor
 from wireloom.spark.options import SourceOptions
-from wireloom.spark.pipeline import PipelineOptions, run_pipeline
 from wireloom.spark.planning import plan, read
 from wireloom.spark.schema import spark_schema
 from wireloom.tabulate import Settings, tabulate
-from wireloom.testing.generate import generate
 
 TABLE = "fields"
 PIECE = 8_000_000
@@ -97,7 +98,7 @@ def best(rounds: int, **runs: Callable[[], Any]) -> dict[str, float]:
 
 def to_lake(spark: Any, capture: Path, lake: Path) -> None:
     shutil.rmtree(lake, ignore_errors=True)
-    run_pipeline(spark, capture, lake, Settings(tables=(TABLE,)))
+    run_pipeline(capture, lake, Settings(tables=(TABLE,)), executor=SparkExecutor(spark))
 
 
 def ready_made(place: Path, capture: Path) -> type[DataSource]:
@@ -201,7 +202,9 @@ def growth(place: Path, small: Path, large: Path, rounds: int) -> dict[str, floa
 
     def run(path: Path) -> None:
         shutil.rmtree(place / "lake", ignore_errors=True)
-        run_pipeline(spark, path, place / "lake", Settings(tables=(TABLE,)), options)
+        run_pipeline(
+            path, place / "lake", Settings(tables=(TABLE,)), options, executor=SparkExecutor(spark)
+        )
 
     run(small)
     found = best(rounds, small=lambda: run(small), large=lambda: run(large))

@@ -3,12 +3,13 @@
 # %% Captures → tables: python captures_to_bars.py CAPTURES LAKE
 import sys
 
+from wireloom.pipeline import run_pipeline
 from wireloom.spark import session
 from wireloom.spark.derived import derive
-from wireloom.spark.pipeline import run_pipeline
+from wireloom.spark.executor import SparkExecutor
 
 captures, lake = sys.argv[1:]
-run_pipeline(session(), captures, lake)
+run_pipeline(captures, lake, executor=SparkExecutor(session()))
 
 # %% Open, high, low, close and volume of every instrument
 bars = derive("bars", lake, interval="1 second").drop("source", "stream", "until")

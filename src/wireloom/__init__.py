@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from wireloom import formats as _formats  # callable: wireloom.formats()
-from wireloom.errors import EncodeError, UnknownProtocolError, WireloomError
+from wireloom.errors import DecodeError, EncodeError, UnknownProtocolError, WireloomError
 from wireloom.framing import Frame, Problem, Record, Text
 from wireloom.framing import scan as _scan
 from wireloom.messages import Json, Message
@@ -42,6 +42,7 @@ __all__ = [
     "WireloomError",
     "convert",
     "decode",
+    "decode_all",
     "detect",
     "encode",
     "formats",
@@ -90,7 +91,8 @@ def decode(data: Buffer, format: str | None = None, **options: Any) -> Message:
     """The message at the start of `data`.
 
     Args:
-        data: one whole frame or message. Bytes after it are ignored, unless ``strict=True``.
+        data: one whole frame or message. Bytes after it are ignored, unless ``strict=True``;
+            `decode_all` reads them, too.
         format: its name; detected when left out.
         options: ``strict``, ``max_frame``, ``max_depth``, ``max_fields``, and the format's own,
             which ``wireloom formats NAME`` lists.
@@ -108,6 +110,42 @@ def decode(data: Buffer, format: str | None = None, **options: Any) -> Message:
         return found.decode(raw, limits=DEFAULT_LIMITS, strict=False)
     limits, strict, own = found.check_options(options)
     return found.decode(raw, limits=limits, strict=strict, **own)
+
+
+def decode_all(data: Buffer, format: str | None = None, **options: Any) -> list[Message]:
+    """All messages of `data`, which holds frames back to back: a whole file, say.
+
+    Nothing is left out but the text between the frames of NAIS, which `scan` gives. `scan` is also
+    for streams that do not fit the memory, and for damaged ones.
+
+    Args:
+        data: the frames. Without any bytes there are no messages.
+        format: its name; detected when left out.
+        options: as for `decode`.
+
+    Raises:
+        DecodeError: some of the bytes are not a message of this format; the offset counts from the
+            start of `data`.
+        UnknownProtocolError: no such format, or none detected.
+        OptionError: an option that this format does not have, or a bad value of one.
+        SourceError: a model, dictionary or schema that an option names cannot be found or read.
+    """
+    raw = as_bytes(data)
+    if not raw and format is None:
+        return []
+    found = _formats.get(_resolve(raw, format))
+    limits, strict, own = found.check_options(options)
+    messages = []
+    for record in _scan(found.framer(limits=limits, strict=strict, **own), raw):
+        if isinstance(record, Problem):
+            raise DecodeError(record.reason, offset=record.at, path=record.path, code=record.code)
+        if isinstance(record, Frame):
+            try:
+                messages.append(found.decode(record.data, limits=limits, strict=strict, **own))
+            except DecodeError as error:
+                error.shifted(record.offset)
+                raise
+    return messages
 
 
 def encode(message: Message) -> bytes:

@@ -26,10 +26,10 @@ from wireloom.cli._flat import json_line
 from wireloom.cli._lake import accounting_table, plain_table, size_text
 from wireloom.formats import get
 from wireloom.framing import Frame, Problem
+from wireloom.generate import Faults, Manifest, generate
+from wireloom.generate.schemas import write_schemas
 from wireloom.messages import Message
 from wireloom.tabulate import Settings
-from wireloom.testing.generate import Faults, Manifest, generate
-from wireloom.testing.generate.schemas import write_schemas
 from wireloom.view import escape
 
 if TYPE_CHECKING:
@@ -140,7 +140,8 @@ def show_conversion(console: Console) -> None:
 def show_lake(console: Console, spark: SparkSession | None = None) -> None:
     """Captures of all formats, with faults, into a lake of tables, and what these tell."""
     from wireloom.lake import Lake, totals
-    from wireloom.spark.pipeline import run_pipeline
+    from wireloom.pipeline import run_pipeline
+    from wireloom.spark.executor import SparkExecutor
 
     with tempfile.TemporaryDirectory(prefix="wireloom-") as folder:
         place = Path(folder)
@@ -155,7 +156,8 @@ def show_lake(console: Console, spark: SparkSession | None = None) -> None:
                 proto=(str(schemas["proto"]),),
                 bind=("10=board.Reading", "11=board.LedCommand"),
             )
-            report = run_pipeline(running, capture.parent, place / "lake", settings)
+            executor = SparkExecutor(running)
+            report = run_pipeline(capture.parent, place / "lake", settings, executor=executor)
             size = size_text(report.bytes_read)
             console.print(f"{size} became tables in {report.seconds:.1f} seconds:\n")
             table = plain_table("table", "rows")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wireloom.columnar import kernel as kernels
+from wireloom import kernel as kernels
 
 
 @pytest.fixture(params=["compiled", "interpreted"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from wireloom.columnar import kernel
+from wireloom import kernel
 
 CONSTANT = re.compile(r"^(\w+) = cython\.declare\((.*)\)$", re.MULTILINE)
 

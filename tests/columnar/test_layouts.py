@@ -7,14 +7,14 @@ from importlib import import_module
 from random import Random
 
 import pytest
+from oracles.tabled import WIDE_TYPES, check_messages, plain_rows
+from oracles.twins import check_scan
 
+from wireloom import kernel as kernels
 from wireloom.columnar import decode_bytes
-from wireloom.columnar import kernel as kernels
 from wireloom.columnar.wide import choose
 from wireloom.formats import tibmsg, tibrv
 from wireloom.formats._tib.values import Date, Time
-from wireloom.testing.tabled import WIDE_TYPES, check_messages, plain_rows
-from wireloom.testing.twins import check_scan
 from wireloom.wire import Limits
 
 MESSAGES = {"compiled": 3000, "interpreted": 200}
@@ -87,7 +87,7 @@ def used(monkeypatch):
     """How many messages the interpreted kernel has read by their layout."""
     found = []
     for name in ("tibmsg", "tibrv"):
-        part = import_module(f"wireloom.columnar.kernel.{name}")
+        part = import_module(f"wireloom.kernel.walk.{name}")
         read = part.repeated_rows
 
         def counted(*arguments, read=read):
@@ -162,7 +162,7 @@ def test_long_sizes_and_hints_are_part_of_a_layout(kernel):
 
 @pytest.mark.parametrize("name", ["tibmsg", "tibrv"])
 def test_wide_rows_alone_are_those_beside_fields(name, kernel, count, monkeypatch):
-    part, good = import_module(f"wireloom.columnar.kernel.{name}"), []
+    part, good = import_module(f"wireloom.kernel.walk.{name}"), []
     read = part.repeated_cells
     monkeypatch.setattr(
         part, "repeated_cells", lambda *given: good.append(read(*given)) or good[-1]

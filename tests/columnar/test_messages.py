@@ -7,16 +7,7 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from wireloom.columnar import kernel as kernels
-from wireloom.columnar.messages import MAX_FRAME, MessageDecoder
-from wireloom.errors import OptionError
-from wireloom.formats import tibmsg
-from wireloom.rows import MESSAGE_FORMATS
-from wireloom.tables import table
-from wireloom.testing.mutations import Mutator
-from wireloom.testing.strategies import messages, options
-from wireloom.testing.tabled import (
+from oracles.tabled import (
     carriers,
     check_messages,
     choices,
@@ -25,7 +16,16 @@ from wireloom.testing.tabled import (
     tabled,
     ways,
 )
-from wireloom.testing.twins import seeds
+from oracles.twins import seeds
+
+from wireloom import kernel as kernels
+from wireloom.columnar.messages import MAX_FRAME, MessageDecoder
+from wireloom.errors import OptionError
+from wireloom.formats import tibmsg
+from wireloom.rows import MESSAGE_FORMATS
+from wireloom.tables import table
+from wireloom.testing.mutations import Mutator
+from wireloom.testing.strategies import messages, options
 from wireloom.wire import Limits
 
 FORMATS = (*MESSAGE_FORMATS, None)

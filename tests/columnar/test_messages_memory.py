@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import signal
 import subprocess
 import sys
@@ -10,32 +11,35 @@ import tracemalloc
 
 import pyarrow as pa
 import pytest
+from oracles.tabled import check_messages
 
-from wireloom.columnar import kernel as kernels
+from wireloom import kernel as kernels
 from wireloom.columnar import messages as driver
-from wireloom.columnar.kernel import contents, fieldrows, framerules, walk
-from wireloom.columnar.kernel import qform as kernel_qform
-from wireloom.columnar.kernel import tibmsg as kernel_tibmsg
-from wireloom.columnar.kernel import tibrv as kernel_tibrv
 from wireloom.columnar.messages import MessageDecoder
 from wireloom.formats import tibmsg, tibrv
 from wireloom.formats._tib.problems import MAX_DEPTH
 from wireloom.formats.qform import walk as qform_walk
 from wireloom.formats.tibmsg import walk as tibmsg_walk
 from wireloom.formats.tibrv import walk as tibrv_walk
+from wireloom.kernel.frames import framecheck as contents
+from wireloom.kernel.frames import framerules
+from wireloom.kernel.rows import fieldrows
+from wireloom.kernel.walk import qform as kernel_qform
+from wireloom.kernel.walk import tibmsg as kernel_tibmsg
+from wireloom.kernel.walk import tibrv as kernel_tibrv
+from wireloom.kernel.walk import walk
 from wireloom.nesting import MAX_BYTES
 from wireloom.nesting import MAX_DEPTH as MOST_CARRIED
 from wireloom.rows import MAX_PATH
 from wireloom.tables import table
-from wireloom.testing.tabled import check_messages
 
 GUARDED = """
 import sys
 from wireloom.columnar import MessageDecoder
-from wireloom.testing.guarded import Guarded
+from oracles.guarded import Guarded
 from wireloom.testing.mutations import Mutator
-from wireloom.testing.tabled import carriers, options_for
-from wireloom.testing.twins import seeds
+from oracles.tabled import carriers, options_for
+from oracles.twins import seeds
 
 room = Guarded(1 << 17)
 if sys.argv[1:] == ["beyond"]:
@@ -60,7 +64,10 @@ for name in ("tibmsg", "tibrv", "qform"):
 
 def _run(*arguments):
     command = [sys.executable, "-c", GUARDED, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=100, env=env
+    )
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="pages are protected with Linux's calls")

@@ -6,8 +6,9 @@ from random import Random
 
 import pyarrow as pa
 import pytest
+from oracles.twins import batch_of, check_packets, seeds
 
-from wireloom.columnar import kernel as kernels
+from wireloom import kernel as kernels
 from wireloom.columnar import packets
 from wireloom.columnar.framing import scan_frames
 from wireloom.columnar.packets import PacketDecoder
@@ -15,7 +16,6 @@ from wireloom.errors import OptionError
 from wireloom.formats import get
 from wireloom.tables import table
 from wireloom.testing.mutations import Mutator
-from wireloom.testing.twins import batch_of, check_packets, seeds
 
 NAMES = ("blaze", "nais", "nrep")
 OPTIONS = [

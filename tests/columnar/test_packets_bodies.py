@@ -8,8 +8,9 @@ from random import Random
 
 import pyarrow as pa
 import pytest
+from oracles.twins import batch_of
 
-from wireloom.columnar import kernel as kernels
+from wireloom import kernel as kernels
 from wireloom.columnar.assembly import Keys
 from wireloom.columnar.bodies import BodyDecoder
 from wireloom.columnar.bodyobjects import object_rows
@@ -31,7 +32,6 @@ from wireloom.formats.blaze import (
 from wireloom.formats.blaze.codes import Encoding
 from wireloom.tables import table
 from wireloom.testing.mutations import Mutator
-from wireloom.testing.twins import batch_of
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
 MODEL = from_blz("""

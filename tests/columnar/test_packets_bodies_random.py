@@ -13,8 +13,9 @@ from random import Random
 
 import pyarrow as pa
 import pytest
+from oracles.twins import batch_of
 
-from wireloom.columnar import kernel as kernels
+from wireloom import kernel as kernels
 from wireloom.columnar.assembly import Keys
 from wireloom.columnar.bodies import BodyDecoder
 from wireloom.columnar.bodyobjects import object_rows
@@ -32,7 +33,6 @@ from wireloom.formats.blaze import (
 from wireloom.formats.blaze.codes import Encoding
 from wireloom.formats.blaze.declarations import PRIMITIVES
 from wireloom.formats.blaze.nclass import layout_of
-from wireloom.testing.twins import batch_of
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
 DIALECTS = ("document", "2017", "2019")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from wireloom.columnar.kernel import load
-from wireloom.columnar.packets import _SHAPES
 from wireloom.columnar.program import Program, build_program
 from wireloom.formats import get
+from wireloom.kernel import load
 from wireloom.tables import table
 from wireloom.wire import DEFAULT_LIMITS
 
 
 def program(name: str, columns: list[str] | None = None) -> Program:
-    shapes, enums = _SHAPES[name](get(name), DEFAULT_LIMITS, False, {})
+    format = get(name)
+    shapes, enums = format.columns().shapes(format.packets(), DEFAULT_LIMITS, False, {})
     return build_program(load(), table(name).select(columns), shapes, enums)
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from oracles.twins import check_scan, scanned, seeds
 
 import wireloom
-from wireloom.columnar import kernel as kernels
+from wireloom import kernel as kernels
 from wireloom.columnar.framing import MAX_FRAME, FrameScanner, scan_frames
 from wireloom.errors import OptionError, UnknownProtocolError
 from wireloom.formats import get, names
 from wireloom.formats.nrep import SocketData
 from wireloom.framing import MAX_PROBLEM, SUSPECT_STEPS, Frame, Problem, Text
 from wireloom.testing.mutations import Mutator
-from wireloom.testing.twins import check_scan, scanned, seeds
 from wireloom.wire import Limits
 
 MUTANTS = {"compiled": 250, "interpreted": 40}

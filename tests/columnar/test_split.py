@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import wireloom
-from wireloom.columnar import kernel as kernels
+from wireloom import kernel as kernels
 from wireloom.columnar.framing import FrameScanner
 from wireloom.columnar.packets import PacketDecoder
 from wireloom.columnar.split import map_frames, scan_parallel, seams

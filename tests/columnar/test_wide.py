@@ -7,15 +7,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-
-from wireloom.columnar import decode_bytes, decode_frames, infer_columns
-from wireloom.columnar import kernel as kernels
-from wireloom.columnar.messages import MessageDecoder
-from wireloom.formats import qform, tibmsg, tibrv
-from wireloom.formats._tib.values import BLANK, Date, Time
-from wireloom.formats.tibmsg import Field, FieldType
-from wireloom.rows import MESSAGE_FORMATS
-from wireloom.testing.tabled import (
+from oracles.tabled import (
     WIDE_TYPES,
     check_messages,
     choices,
@@ -23,7 +15,15 @@ from wireloom.testing.tabled import (
     options_for,
     plain_rows,
 )
-from wireloom.testing.twins import seeds
+from oracles.twins import seeds
+
+from wireloom import kernel as kernels
+from wireloom.columnar import decode_bytes, decode_frames, infer_columns
+from wireloom.columnar.messages import MessageDecoder
+from wireloom.formats import qform, tibmsg, tibrv
+from wireloom.formats._tib.values import BLANK, Date, Time
+from wireloom.formats.tibmsg import Field, FieldType
+from wireloom.rows import MESSAGE_FORMATS
 
 
 def _wide(frames, columns, kernel, format="tibmsg", **options):

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from oracles.lakes import Row, frames_batch, logged_rows, stage_frames, visible_rows
 
 from wireloom.lake import Lake, StagedWriter, Writing, compact, without_sources
 from wireloom.lake import lake as lake_module
-from wireloom.testing.lakes import Row, frames_batch, logged_rows, stage_frames, visible_rows
 
 NOVEMBER = 19_675 * 86_400_000_000_000  # 2023-11-14
 

@@ -3,10 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from oracles.lakes import Row, logged_rows, stage_frames, visible_rows
 
 from wireloom.lake import Lake, Writing, compact, delta, without_sources
 from wireloom.lake import lake as lake_module
-from wireloom.testing.lakes import Row, logged_rows, stage_frames, visible_rows
 
 deltalake = pytest.importorskip("deltalake")
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from oracles.lakes import sorted_rows, stage_frames
 
+from wireloom.generate import Faults, generate
 from wireloom.lake import Lake, compact, delta, read
-from wireloom.spark.pipeline import run_pipeline
-from wireloom.testing.generate import Faults, generate
-from wireloom.testing.lakes import sorted_rows, stage_frames
+from wireloom.pipeline import run_pipeline
 
 Read = Callable[[Path], pa.Table]
 
@@ -75,7 +75,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path = folder / f"quotes-{day}.bin"
         generate(path, ["tibmsg"], size=40_000, container="raw", faults=Faults(corruption=0.02))
     for path in sorted(folder.iterdir()):
-        run_pipeline(None, path, folder / "lake")
+        run_pipeline(path, folder / "lake")
     return folder
 
 
@@ -102,9 +102,9 @@ def test_an_engine_sees_neither_what_was_replaced_nor_what_is_staged(
     # A capture that has changed: its rows are replaced.
     capture = tmp_path / "quotes-2024-01-06.bin"
     shutil.copy(made / capture.name, capture)
-    run_pipeline(None, capture, lake.path)
+    run_pipeline(capture, lake.path)
     capture.write_bytes(capture.read_bytes()[:20_000])
-    assert run_pipeline(None, capture, lake.path).files_replaced == 1
+    assert run_pipeline(capture, lake.path).files_replaced == 1
     lake.refresh()
     check(lake, engine)
     # A writer at work, and one that was killed.
@@ -130,7 +130,7 @@ def killed_while_staging(root: Path) -> None:
     code = (
         "import os, signal\n"
         "from wireloom.lake import Lake\n"
-        "from wireloom.testing.lakes import stage_frames\n"
+        "from oracles.lakes import stage_frames\n"
         f"with Lake({str(root)!r}).write() as writing:\n"
         "    stage_frames(writing, [('a', 1, None)])\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"

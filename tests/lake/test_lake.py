@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from oracles.lakes import frames_batch, logged_rows, stage_frames, visible_rows
 
 from wireloom.errors import LakeError, OptionError
 from wireloom.lake import (
@@ -27,7 +28,6 @@ from wireloom.lake import (
 from wireloom.lake.layout import NO_DATE, DateRule
 from wireloom.lake.log import CHECKPOINT_EVERY
 from wireloom.tables import arrow_schema
-from wireloom.testing.lakes import frames_batch, logged_rows, stage_frames, visible_rows
 
 DAY_NS = 86_400_000_000_000
 NOVEMBER = 19_675 * 86_400_000_000_000  # 2023-11-14

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from random import Random
 
 import pytest
+from oracles.captured import check_accounts, collect, made_capture
+from oracles.damaged import check_mutant
 
 from wireloom.captures import Capture, Counts
 from wireloom.errors import DecodeError
 from wireloom.formats import get, names
+from wireloom.generate.traffic import Conversation, Packet, ethernet, ip, pcap, udp
 from wireloom.tabulate import Settings, Tabulator, tabulate
 from wireloom.tabulate.accounting import Tally, balanced
-from wireloom.testing.captured import check_accounts, collect, made_capture
-from wireloom.testing.damaged import check_mutant
-from wireloom.testing.traffic import Conversation, Packet, ethernet, ip, pcap, udp
 
 TIBMSG = get("tibmsg").samples()
 FRAMES = list(TIBMSG.values())
@@ -109,6 +110,26 @@ def test_datagrams_are_framed_by_themselves():
         (4, "frame", errors[1][2]),
         (len(frame) - 4, "stream", "gap"),
     ]
+
+
+def conflicting():
+    """A capture in which a good copy of a damaged segment comes after that was used."""
+    talk = Conversation("10.0.0.1:7", "10.0.0.2:8", first_seq=(100, 500), step_ns=20 * 10**9)
+    start = [*talk.open(), *talk.send(FRAMES[0])]
+    seq = 101 + len(FRAMES[0])
+    (good,) = talk.send(FRAMES[0])
+    bad = replace(good, data=good.data[:-1] + bytes([good.data[-1] ^ 1]))
+    later = [packet for _ in range(5) for packet in talk.send(FRAMES[0])]
+    again = talk.segment(0, FRAMES[0], seq=seq)
+    return pcap([*start, bad, *later, again])
+
+
+def test_a_good_copy_of_what_was_read_with_a_bad_checksum_is_told():
+    found, totals = _run(conflicting(), formats=("tibmsg",))
+    rows = [row for row in found["errors"] if row["code"] == "conflict"]
+    assert [(row["layer"], row["raw"]) for row in rows] == [("stream", FRAMES[0])]
+    assert totals.conflict == len(FRAMES[0])
+    assert [row["conflict"] for row in found["accounting"]] == [len(FRAMES[0])]
 
 
 def test_bytes_of_no_known_format():

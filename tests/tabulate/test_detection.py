@@ -7,13 +7,13 @@ from random import Random
 
 import pytest
 
-from wireloom.columnar.kernel import load
 from wireloom.formats import get, names
 from wireloom.formats.nrep import SocketData
+from wireloom.generate.traffic import Conversation, pcap
+from wireloom.kernel import load
 from wireloom.tabulate import Settings, tabulate
 from wireloom.tabulate.desk import Desk
 from wireloom.tabulate.detection import PREFIX
-from wireloom.testing.traffic import Conversation, pcap
 
 
 def _detector(**options):

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 from wireloom.captures import packet_ranges
+from wireloom.generate import SCENARIOS, generate
+from wireloom.generate.traffic import Faults
 from wireloom.tables import table_names
 from wireloom.tabulate import Settings, tabulate, tabulate_range
 from wireloom.tabulate.following import (
@@ -21,8 +23,6 @@ from wireloom.tabulate.following import (
     packet_frontier,
     raw_frontier,
 )
-from wireloom.testing.generate import SCENARIOS, generate
-from wireloom.testing.traffic import Faults
 
 Rows = dict[str, list[str]]
 SETTINGS = Settings()

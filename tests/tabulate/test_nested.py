@@ -6,6 +6,14 @@ import io
 from collections import Counter
 from random import Random
 
+from oracles.captured import (
+    captured_rows,
+    check_accounts,
+    collect,
+    differences,
+    made_capture,
+)
+
 from wireloom.captures import Capture
 from wireloom.formats import get, nais, tibmsg
 from wireloom.formats.blaze import (
@@ -19,18 +27,11 @@ from wireloom.formats.blaze import (
 )
 from wireloom.formats.blaze.codes import Encoding
 from wireloom.formats.nrep import SocketData
+from wireloom.generate import generate
+from wireloom.generate.schemas import DICTIONARY
+from wireloom.generate.schemas import MODEL as MODEL_TEXT
+from wireloom.generate.traffic import Conversation, Faults, pcap
 from wireloom.tabulate import Settings, Tabulator, tabulate
-from wireloom.testing.captured import (
-    captured_rows,
-    check_accounts,
-    collect,
-    differences,
-    made_capture,
-)
-from wireloom.testing.generate import generate
-from wireloom.testing.generate.schemas import DICTIONARY
-from wireloom.testing.generate.schemas import MODEL as MODEL_TEXT
-from wireloom.testing.traffic import Conversation, Faults, pcap
 
 QUOTE = tibmsg.build({"SYM": "ABC", "BID": 10}).encode()
 WRAPPED = get("tibrv").samples()

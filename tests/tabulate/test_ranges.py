@@ -8,14 +8,14 @@ from itertools import pairwise
 from random import Random
 
 import pytest
+from oracles.captured import check_accounts, collect, differences
 
 import wireloom
 from wireloom.errors import OptionError, SourceError
 from wireloom.formats import get, names
 from wireloom.formats.nrep import SocketData
+from wireloom.generate.traffic import Conversation, pcap
 from wireloom.tabulate import Settings, splittable, tabulate, tabulate_range
-from wireloom.testing.captured import check_accounts, collect, differences
-from wireloom.testing.traffic import Conversation, pcap
 
 SUMS = ("captured", "decoded", "quarantined", "gap", "duplicate", "missing", "frames", "packets")
 

@@ -6,17 +6,17 @@ import io
 import tracemalloc
 
 import pyarrow as pa
+from oracles.captured import check_accounts, collect
 
 from wireloom.captures import NO_TIME, Capture, Counts, Gap, Stream, StreamData, StreamEnd
-from wireloom.columnar.kernel import load
 from wireloom.formats import get
 from wireloom.formats.nrep import SocketData
+from wireloom.generate.traffic import Conversation, pcap
+from wireloom.kernel import load
 from wireloom.tabulate import Settings, Tabulator, tabulate
 from wireloom.tabulate.collecting import Collector
 from wireloom.tabulate.desk import Desk
 from wireloom.tabulate.streams import StreamReader
-from wireloom.testing.captured import check_accounts, collect
-from wireloom.testing.traffic import Conversation, pcap
 
 BLAZE = list(get("blaze").samples().values())
 NO_MARKS = memoryview(b"").cast("q")

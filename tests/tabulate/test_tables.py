@@ -6,19 +6,19 @@ import io
 from random import Random
 
 import pytest
-
-from wireloom.captures import Capture
-from wireloom.columnar import kernel as kernels
-from wireloom.formats import get, names
-from wireloom.tabulate import Settings, Tabulator, tabulate
-from wireloom.testing.captured import (
+from oracles.captured import (
     captured_rows,
     check_accounts,
     collect,
     differences,
     made_capture,
 )
-from wireloom.testing.traffic import Faults
+
+from wireloom import kernel as kernels
+from wireloom.captures import Capture
+from wireloom.formats import get, names
+from wireloom.generate.traffic import Faults
+from wireloom.tabulate import Settings, Tabulator, tabulate
 
 FAULTS = (
     None,

@@ -201,3 +201,13 @@ def test_lazy_names_are_imported_on_first_use(monkeypatch: pytest.MonkeyPatch) -
         assert getattr(wireloom, name) is marker
     with pytest.raises(AttributeError, match="no attribute 'other'"):
         _ = wireloom.other  # type: ignore[attr-defined]
+
+
+def test_decode_all_leaves_nothing_out() -> None:
+    two = b"\xa5\x01z"
+    assert [each.encode() for each in wireloom.decode_all(ONE + two + ONE)] == [ONE, two, ONE]
+    assert wireloom.decode_all(b"") == wireloom.decode_all(b"", "letters") == []
+    for rest in (b"\xff", ONE[:-1]):
+        with pytest.raises(DecodeError) as caught:
+            wireloom.decode_all(ONE + two + rest, "letters")
+        assert caught.value.offset >= len(ONE + two)

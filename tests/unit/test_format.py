@@ -105,7 +105,13 @@ def test_a_format_must_have_every_method() -> None:
 
 def test_exported_names() -> None:
     assert format_module.__all__ == ["Format", "Option", "TypeInfo"]
-    assert sys.modules["wireloom.formats"].__all__ == ["REGISTRY", "get", "names"]
+    assert sys.modules["wireloom.formats"].__all__ == [
+        "GROUP",
+        "REGISTRY",
+        "failures",
+        "get",
+        "names",
+    ]
 
 
 @pytest.fixture

@@ -136,6 +136,12 @@ def test_actions_are_pinned_by_hash_and_jobs_have_a_time_limit(workflow: Path) -
     assert text.count("runs-on:") == text.count("timeout-minutes:")
 
 
+def test_what_the_default_run_leaves_out_runs_at_night() -> None:
+    text = (ROOT / ".github/workflows/nightly.yml").read_text("utf-8")
+    assert "run: ./run test --all\n" in text
+    assert "schedule:" in text
+
+
 def test_importing_wireloom_loads_nothing_heavy() -> None:
     heavy = ("asyncio", "click", "cryptography", "google.protobuf", "pyarrow", "pyspark", "rich")
     code = f"import sys, wireloom; print([m for m in {heavy} if m in sys.modules])"

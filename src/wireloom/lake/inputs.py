@@ -18,9 +18,9 @@ import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final, Literal
 
+from wireloom.captures.finding import is_there, open_file, size_and_time
 from wireloom.errors import SourceError
 from wireloom.lake.log import Input
 
@@ -50,7 +50,7 @@ def digest_of(path: str | os.PathLike[str], size: int) -> str:
     """
     found = hashlib.sha256()
     try:
-        with open(path, "rb") as file:
+        with open_file(os.fspath(path)) as file:
             got = file.read(min(size, PIECE))
             found.update(got)
             length = len(got)
@@ -73,24 +73,21 @@ def look_at(path: str | os.PathLike[str]) -> Input:
     Raises:
         SourceError: there is no such file.
     """
-    try:
-        found = os.stat(path)
-    except OSError as error:
-        raise SourceError(error.strerror or str(error), file=os.fspath(path)) from error
-    return Input(os.fspath(path), found.st_size, found.st_mtime_ns, "")
+    name = os.fspath(path)
+    return Input(name, *size_and_time(name), "")
 
 
 def compare(paths: Iterable[str], known: Mapping[str, Input]) -> list[Change]:
     """What became of each capture since it was read.
 
     Args:
-        paths: absolute paths of files.
+        paths: absolute paths of files, or addresses.
         known: what was read, by path.
 
     Raises:
         SourceError: a file cannot be read.
     """
-    gone = [one for one in known.values() if one.size and not Path(one.path).exists()]
+    gone = [one for one in known.values() if one.size and not is_there(one.path)]
     return [_compare(look_at(path), known, gone) for path in paths]
 
 

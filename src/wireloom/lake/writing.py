@@ -18,7 +18,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from wireloom.lake.durable import sync_file
 from wireloom.lake.layout import (
@@ -30,6 +29,7 @@ from wireloom.lake.layout import (
     folder_of,
 )
 from wireloom.lake.log import DataFile
+from wireloom.lake.parquet import GROUP_BYTES, GROUP_ROWS, parquet_writer, write_group
 
 __all__ = [
     "StagedWriter",
@@ -44,8 +44,6 @@ _MAX_SOURCES: Final = 64
 """Captures listed with a file; more would make the log heavy."""
 _MAX_OPEN: Final = 48
 """Files being written at a time: a capture may claim any day for every packet."""
-_KEY_NUMBERS: Final = ("frame_offset", "frame_length", "ts_ns", "ts", "offset", "at")
-"""Numbers that hardly repeat but differ little from one row to the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +53,9 @@ class WriteOptions:
     target_bytes: int = 256 << 20
     """Size at which a file is closed and the next one begun: large enough for few files, small
     enough for a reader to work on several."""
-    group_rows: int = 1 << 20
+    group_rows: int = GROUP_ROWS
     """Rows of a row group."""
-    group_bytes: int = 64 << 20
+    group_bytes: int = GROUP_BYTES
     """Bytes of a row group in memory."""
     held_bytes: int = 192 << 20
     """Bytes waiting for their row groups, all tables together: the memory of a worker."""
@@ -130,16 +128,8 @@ class _File:
         self._sources: set[str] | None = set()
         self._times: list[int] = []
         self._sink = pa.OSFile(str(self.path), "wb")
-        plain = [name for name in schema.names if name in _KEY_NUMBERS]
-        self._writer = pq.ParquetWriter(
-            self._sink,
-            schema,
-            compression=how.compression,
-            compression_level=how.level if how.compression == "zstd" else None,
-            use_dictionary=[name for name in schema.names if name not in plain],
-            column_encoding=dict.fromkeys(plain, "DELTA_BINARY_PACKED"),
-            store_schema=False,
-            version="2.6",
+        self._writer = parquet_writer(
+            self._sink, schema, compression=how.compression, level=how.level, store_schema=False
         )
 
     @property
@@ -176,9 +166,7 @@ class _File:
     def flush(self) -> None:
         if not self._waiting:
             return
-        table = pa.Table.from_batches(self._waiting)
-        # One dictionary a column and row group: the writer gives up on them when they change.
-        self._writer.write_table(table.unify_dictionaries(), row_group_size=table.num_rows)
+        write_group(self._writer, self._waiting, self.schema)
         self._waiting.clear()
         self.waiting_bytes = self._waiting_rows = 0
 

@@ -11,15 +11,14 @@ from wireloom.errors import (
     InvalidFieldError,
     TruncatedError,
 )
-from wireloom.formats.blaze import FORMAT, FORMS, Rules, Splitter, header_fields
+from wireloom.formats.blaze import FORMAT, FORMS, RULES, header_fields
 from wireloom.formats.blaze.frames import form_at, measure
-from wireloom.framing import Frame, Problem, scan
+from wireloom.framing import Frame, Problem, Splitter, scan
 from wireloom.testing.vectors.blaze import Verifier
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
 SAMPLES = FORMAT.samples()
 STREAM = b"".join(SAMPLES.values())
-RULES = Rules()
 
 LENGTHS = {
     (1, 2): 8,
@@ -184,7 +183,7 @@ def test_noise_costs_linear_time_and_loses_no_byte() -> None:
 
 
 def test_a_live_packet_is_given_at_its_last_byte() -> None:
-    splitter = Splitter()
+    splitter = Splitter(RULES)
     for data in SAMPLES.values():
         for i, byte in enumerate(data):
             assert splitter.pending == i
@@ -197,7 +196,7 @@ def test_a_live_packet_is_given_at_its_last_byte() -> None:
 
 
 def test_good_packets_before_a_bad_header_are_given() -> None:
-    splitter = Splitter()
+    splitter = Splitter(RULES)
     splitter.feed(bytearray(SAMPLES["CONREQ/2"] + b"\xff\xff\xff\xff"))
     assert next(splitter) == SAMPLES["CONREQ/2"]
     for _ in range(2):
@@ -206,7 +205,7 @@ def test_good_packets_before_a_bad_header_are_given() -> None:
 
 
 def test_a_live_packet_that_is_too_large_is_refused_at_its_header() -> None:
-    splitter = Splitter(Limits(max_frame=61))
+    splitter = Splitter(RULES, Limits(max_frame=61))
     splitter.feed(SAMPLES["TXRQST/9"][:28])
     with pytest.raises(FrameTooLargeError) as caught:
         next(splitter)

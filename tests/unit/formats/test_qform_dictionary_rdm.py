@@ -356,25 +356,43 @@ def test_ids_follow_the_rule_and_field_1_is_the_permission() -> None:
     ]
 
 
+MIXED = {9686: 80801332, -4081: 186073360, 5685: 3821092041}
+"""What the reference's mixing makes of a FID, worked out by a program in C."""
+
+
+def free_ids(*taken: int) -> list[int]:
+    """The ids that the second pass may give: never 16383, and none of the first pass."""
+    used = {0, 4001, 4002, 4003, 4005, 4081, *taken}
+    return [fid for fid in range(16383) if fid not in used]
+
+
 def test_taken_ids_are_placed_in_a_second_pass() -> None:
     # 9686 would be 4001, -4081 is kept for the form CONTROL, 5685 would be 0.
     text = "".join(rdm_field(fid) for fid in (9686, -4081, 5685, -10)) + rdm_field(9695, "SAME10")
+    free = free_ids(10, 4010)
     assert sass_rows(text + rdm_field(9686, "MAP", "NONE 0 MAP 1")) == [
         (10, "F-10", "STRING", 8),
         (4010, "SAME10", "STRING", 8),
-        (9686 * 9973 % 16384, "F9686", "STRING", 8),
-        (-4081 * 9973 % 16384, "F-4081", "STRING", 8),
-        (5685 * 9973 % 16384, "F5685", "STRING", 8),
+        *((free[mixed % len(free)], f"F{fid}", "STRING", 8) for fid, mixed in MIXED.items()),
     ]
 
 
 def test_the_second_pass_takes_the_next_free_id_and_starts_again_at_the_bottom() -> None:
-    start = 9686 * 9973 % 16384
-    taken = rdm_field(-start, "HERE") + rdm_field(-(start + 1), "NEXT")
-    assert sass_rows(rdm_field(9686) + taken)[-1][:2] == (start + 2, "F9686")
-    # Everything from the start upwards is taken, so it wraps.
-    above = "".join(rdm_field(-fid) for fid in range(start, 16384))
-    assert sass_rows(rdm_field(9686) + above)[-1][:2] == (1, "F9686")
+    def waiting(*kept: int) -> list[tuple[int, str]]:
+        """Where fields land that wait, when the first pass takes all ids but these."""
+        text = "".join(rdm_field(-fid) for fid in range(1, 16384) if fid not in kept)
+        return [row[:2] for row in sass_rows(text)[-len(kept) :]]
+
+    # -4001, -4002 and -4003 mix to 319207299, 3324161521 and 709463407: of three ids they start
+    # at 0, 1 and 1, of two all at 1.
+    assert waiting(100, 200, 300) == [(100, "F-4001"), (200, "F-4002"), (300, "F-4003")]
+    assert waiting(100, 200) == [(200, "F-4001"), (100, "F-4002")]
+
+
+def test_the_last_id_is_given_by_the_rule_only_and_never_in_the_second_pass() -> None:
+    assert sass_rows(rdm_field(-16383))[0][0] == 16383
+    everything_else = "".join(rdm_field(-fid) for fid in range(1, 16383))
+    assert 16383 not in {row[0] for row in sass_rows(everything_else)}
 
 
 def test_more_fields_than_ids_are_left_out_and_reported() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
+from wireloom.columns import Columns
 from wireloom.format import Format, Option, TypeInfo
 from wireloom.formats.qform import jsonform, message, show
 from wireloom.formats.qform.dictionary.model import DEFAULT_SIZES, TssType
 from wireloom.formats.qform.options import DEFAULT, Given, resolve
 from wireloom.formats.qform.rules import Rules
 from wireloom.formats.qform.samples import samples
-from wireloom.formats.qform.walk import HEADER
+from wireloom.formats.qform.walk import HEADER, MAGIC
 from wireloom.framing import Scanner
 from wireloom.messages import Json
 from wireloom.outline import Node
@@ -50,6 +51,8 @@ class Qform(Format):
     name = "qform"
     title = "SASS QForm"
     kind: ClassVar[Literal["transport", "message"]] = "message"
+    rank = 80
+    magic = MAGIC
     summary = "Market-data message of ids and bytes; a dictionary has names, types and sizes."
     options = (
         Option(
@@ -141,6 +144,12 @@ class Qform(Format):
     def types(self) -> Sequence[TypeInfo]:
         """The field types of the dictionary, with the bytes of a fixed field of usual size."""
         return [TypeInfo(kind, kind.name, text, _rows(kind)) for kind, text in _SUMMARIES.items()]
+
+    def columns(self) -> Columns:
+        """What captures, Arrow and Spark need to know about it."""
+        from wireloom.formats.qform.columns import COLUMNS
+
+        return COLUMNS
 
     def samples(self) -> Mapping[str, bytes]:
         """Canonical messages of the system fields."""

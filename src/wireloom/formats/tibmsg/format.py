@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from wireloom.columns import Columns
 from wireloom.errors import DecodeError
 from wireloom.format import Format, TypeInfo
 from wireloom.formats._tib.headers import HeaderRules
 from wireloom.formats.tibmsg import jsonform, message, show
 from wireloom.formats.tibmsg.samples import samples
 from wireloom.formats.tibmsg.types import FieldType
-from wireloom.formats.tibmsg.walk import HEADER, HEADER_LEN, MAX_DEPTH, walk
+from wireloom.formats.tibmsg.walk import HEADER, HEADER_LEN, MAGIC, MAX_DEPTH, walk
 from wireloom.framing import Scanner
 from wireloom.messages import Json
 from wireloom.outline import Node
@@ -63,6 +64,8 @@ class TibMsgFormat(Format):
     name = "tibmsg"
     title = "TibMsg"
     kind = "message"
+    rank = 70
+    magic = MAGIC
     summary = "Self-describing market-data message with hints, partial updates and arrays."
 
     def decode(
@@ -98,6 +101,12 @@ class TibMsgFormat(Format):
     def types(self) -> Sequence[TypeInfo]:
         """The field types."""
         return [TypeInfo(code, code.name, _SUMMARIES[code]) for code in FieldType]
+
+    def columns(self) -> Columns:
+        """What captures, Arrow and Spark need to know about it."""
+        from wireloom.formats.tibmsg.columns import COLUMNS
+
+        return COLUMNS
 
     def samples(self) -> Mapping[str, bytes]:
         """One canonical message a type, and some of several fields."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from wireloom.columns import Columns
 from wireloom.errors import DecodeError
 from wireloom.format import Format, Option, TypeInfo
 from wireloom.formats._tib.headers import HeaderRules
@@ -12,7 +13,7 @@ from wireloom.formats.tibrv import codec, jsonform, show
 from wireloom.formats.tibrv.message import Message
 from wireloom.formats.tibrv.samples import samples
 from wireloom.formats.tibrv.types import FieldType
-from wireloom.formats.tibrv.walk import HEADER, HEADER_LEN, MAX_DEPTH, walk
+from wireloom.formats.tibrv.walk import HEADER, HEADER_LEN, MAGIC, MAX_DEPTH, walk
 from wireloom.framing import Scanner
 from wireloom.messages import Json
 from wireloom.messages import Message as BaseMessage
@@ -81,6 +82,8 @@ class TibrvFormat(Format):
     name = "tibrv"
     title = "TibrvMsg"
     kind = "message"
+    rank = 60
+    magic = MAGIC
     summary = "TIBCO Rendezvous' self-describing message; often the envelope of a TibMsg or QForm."
     options = (
         Option(
@@ -165,6 +168,12 @@ class TibrvFormat(Format):
     def types(self) -> Sequence[TypeInfo]:
         """The field types."""
         return [TypeInfo(code, code.name, _SUMMARIES.get(code, _array(code))) for code in FieldType]
+
+    def columns(self) -> Columns:
+        """What captures, Arrow and Spark need to know about it."""
+        from wireloom.formats.tibrv.columns import COLUMNS
+
+        return COLUMNS
 
     def samples(self) -> Mapping[str, bytes]:
         """One canonical message a type, and some of several fields."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import replace
 from typing import Final
 
@@ -32,17 +31,17 @@ CONTROL_FID: Final = 4081
 _IDS: Final = MAX_FID + 1
 _BASE: Final = 10_699
 _PERMISSION_FID: Final = 1
-_STEP: Final = 9_973
-"""Spreads the second pass over the ids; odd, so that it reaches all of them."""
+_NEVER_GIVEN: Final = MAX_FID
+"""The second pass of the reference stops one short of the last id."""
 
 
 def to_sass(rdm: RdmDictionary, *, file: str = "RDMFieldDictionary") -> Dictionary:
     """The SASS fields of an RDM dictionary, the four system fields first.
 
     A field's id is 10699 + FID, or -FID when that is negative, modulo 16384. A field whose id is
-    taken is placed after all others have theirs: it gets the first free id from FID × 9973 modulo
-    16384 upwards, starting again at the bottom after 16383. So where it lands depends on its own
-    FID and on its neighbours only, and not on how many fields there are.
+    taken is placed after all others have theirs, on one of the ids that are then free: its FID,
+    mixed, says where to start, and the next one that is still free is taken. This is the rule of
+    the reference, so that a dictionary made by either has the same ids.
     """
     builder = DictionaryBuilder()
     builder.problems.extend(rdm.problems)
@@ -60,18 +59,55 @@ def to_sass(rdm: RdmDictionary, *, file: str = "RDMFieldDictionary") -> Dictiona
         elif (entry := _sass_entry(fid, field)) is not None:
             used.add(fid)
             builder.add(entry, file, 0)
-    free = [fid for fid in range(_IDS) if fid not in used]
+    free = _FreeIds([fid for fid in range(_IDS) if fid not in used and fid != _NEVER_GIVEN])
     for field in waiting:
         unplaced = _sass_entry(0, field)
         if unplaced is None:
             continue
-        if not free:
+        given = free.take(_mix(field.fid))
+        if given is None:
             builder.note(f"{field.name}: all {_IDS} ids are taken; left out", file, 0)
             continue
-        # The first free id from the start on; past the last one, the first of all.
-        position = bisect_left(free, field.fid * _STEP % _IDS) % len(free)
-        builder.add(replace(unplaced, fid=free.pop(position)), file, 0)
+        builder.add(replace(unplaced, fid=given), file, 0)
     return builder.build()
+
+
+class _FreeIds:
+    """The ids that the first pass left, in a ring of which some are taken one by one.
+
+    A taken id points on to where the next free one may be, so that many fields that start at the
+    same place do not each walk past all those before them.
+    """
+
+    def __init__(self, ids: list[int]) -> None:
+        self._ids = ids
+        self._next = list(range(len(ids)))
+        self._left = len(ids)
+
+    def take(self, start: int) -> int | None:
+        """The first free id from `start`, modulo their number; None if all are taken."""
+        if not self._left:
+            return None
+        self._left -= 1
+        at = start % len(self._ids)
+        while (following := self._next[at]) != at:
+            self._next[at] = self._next[following]
+            at = following
+        self._next[at] = (at + 1) % len(self._ids)
+        return self._ids[at]
+
+
+def _mix(fid: int) -> int:
+    """32 bits in which near FIDs are far apart, as the reference makes them. SPEC §7."""
+    mask = 0xFFFF_FFFF
+    mixed = fid & mask
+    mixed = (mixed - (mixed << 6)) & mask
+    mixed ^= mixed >> 17
+    mixed = (mixed - (mixed << 9)) & mask
+    mixed = (mixed ^ (mixed << 4)) & mask
+    mixed = (mixed - (mixed << 3)) & mask
+    mixed = (mixed ^ (mixed << 10)) & mask
+    return mixed ^ (mixed >> 15)
 
 
 def _sass_entry(fid: int, field: RdmEntry) -> Entry | None:
