@@ -25,6 +25,7 @@ __all__ = [
     "Column",
     "Columns",
     "Enums",
+    "Exchange",
     "ExtraReaders",
     "Row",
     "Shape",
@@ -102,6 +103,17 @@ class Shape:
     """Names of the values of that field; `name` for those that are not here."""
 
 
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A type of packet that is answered by another, on the same connection."""
+
+    request: str
+    """Name of the type."""
+    answer: str
+    key: tuple[str, ...]
+    """The whole numbers in both that tell which request an answer is for."""
+
+
 Row = dict[str, Any]
 """Values by column."""
 
@@ -140,6 +152,8 @@ class Columns:
     """The one of these that `bodies` fills; empty if it has none."""
     body_options: tuple[str, ...] = ()
     """Those of its options that are for its bodies alone: its packets are read without them."""
+    exchanges: tuple[Exchange, ...] = ()
+    """What is answered: how long that takes is measured."""
     least_frame: int = 1
     """Bytes of its shortest frame."""
     max_header: int = 64

@@ -60,6 +60,9 @@ def by_format(
             there = ", ".join(spellings(formats)) or "none"
             raise OptionError(f"there is no option {spelling!r} of a format; there are {there}")
         fitting = [each for each in takers if not each[1].choices or value in each[1].choices]
-        for format, option in fitting or takers[:1]:
+        if not fitting and len(takers) > 1:
+            there = "; ".join(f"{each.name}: {', '.join(own.choices)}" for each, own in takers)
+            raise OptionError(f"no {name} {value!r}; there are {there}")
+        for format, option in fitting or takers:
             found.setdefault(format.name, {})[name] = option.read(value)
     return found

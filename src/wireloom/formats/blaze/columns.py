@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from wireloom.columns import Column, Columns, Enums, Shape, Table, declared_shapes, numbers
+from wireloom.columns import (
+    Column,
+    Columns,
+    Enums,
+    Exchange,
+    Shape,
+    Table,
+    declared_shapes,
+    numbers,
+)
 from wireloom.formats.blaze.dialects import DOCUMENT, DOCUMENT_ENUMS, enum_of, get_dialect
 from wireloom.formats.blaze.frames import FORMS
 from wireloom.formats.blaze.packets import VERSION
@@ -26,6 +35,10 @@ class BlazeColumns(Columns):
     extra = (Column("nclass", "text", "the body's values in JSON, when a model is given"),)
     body = "nclass"
     body_options = ("model", "subscriptions")
+    exchanges = (
+        Exchange("TXRQST", "TXRESP", ("txplid", "txsvid", "txcnid", "txprid")),
+        Exchange("SBSREQ", "SBSRES", ("rqstid",)),
+    )
     least_frame = 4
 
     def scan(self, kernel: Any, framer: Any, limits: Limits) -> Any:
