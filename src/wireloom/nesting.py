@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wireloom.errors import DecodeError, LimitError, OptionError
+from wireloom.errors import DecodeError, LimitError
 from wireloom.format import COMMON_OPTIONS, Format
 from wireloom.formats import get, names
 from wireloom.framing import Problem, scan
 from wireloom.messages import Message
+from wireloom.options import by_format
 from wireloom.wire import Limits
 
 __all__ = ["MAX_BYTES", "MAX_DEPTH", "Nested", "Unreadable", "nested"]
@@ -106,7 +107,8 @@ def nested(
         max_bytes: payload bytes to read in total; what goes beyond is reported as unreadable.
         on_unreadable: called with each payload that has a magic but does not read. Without it,
             such a payload gives nothing.
-        options: passed to the formats that have them, such as ``strict`` or a dictionary.
+        options: passed to the formats that have them, such as ``strict`` or a dictionary; see
+            `wireloom.options`.
 
     Raises:
         OptionError: no format of messages has such an option, or a value is bad.
@@ -117,19 +119,16 @@ def nested(
 
 
 def _readers(given: Mapping[str, Any]) -> list[_Reader]:
-    common = {option.name for option in COMMON_OPTIONS}
-    known = set(common)
-    readers = []
-    for found in map(get, names()):
-        # Transports have no magic that is safe to trust inside other data.
-        if found.kind == "message":
-            own = common | {option.name for option in found.options}
-            known |= own
-            taken = {key: value for key, value in given.items() if key in own}
-            readers.append(_Reader(found, *found.check_options(taken)))
-    if unknown := sorted(set(given) - known):
-        raise OptionError(f"no format of messages has the option {unknown[0]!r}")
-    return readers
+    # Transports have no magic that is safe to trust inside other data.
+    formats = [each for each in map(get, names()) if each.kind == "message"]
+    common = {option.name for option in COMMON_OPTIONS} & given.keys()
+    shared = {name: given[name] for name in common}
+    own = {name: value for name, value in given.items() if name not in common}
+    sorted_out = by_format(own, formats)
+    return [
+        _Reader(each, *each.check_options(shared | sorted_out.get(each.name, {})))
+        for each in formats
+    ]
 
 
 class _Walk:

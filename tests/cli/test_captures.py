@@ -171,8 +171,8 @@ def test_options_concern_only_the_formats_that_have_them(run: Any, made: Made) -
     result = run("decode", path, "--dialect", "2019", "-n5", *options(files))
     assert len(lines(result.stdout)) == 5
     assert "no dialect 'x'" in run("decode", path, "--dialect", "x", code=2).stderr
-    assert "there is no option 'max_content'" in (
-        run("decode", path, "-O", "max_content=5", code=2).stderr
+    assert "there is no option 'max_nothing'" in (
+        run("decode", path, "-O", "max_nothing=5", code=2).stderr
     )
     only = run("decode", path, "--formats", "nrep,blaze", *options(files), code=1)
     assert {row["format"] for row in lines(only.stdout)} <= {"nrep", "blaze"}

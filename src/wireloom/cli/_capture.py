@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -16,7 +15,7 @@ from wireloom.cli._input import PathOrDash, open_stdin
 from wireloom.cli._options import DecodeOptions, Decorator, Listed, apply
 from wireloom.cli._progress import total_size
 from wireloom.errors import OptionError
-from wireloom.formats import names
+from wireloom.formats import get, names
 
 if TYPE_CHECKING:
     from wireloom.captures import Source
@@ -178,17 +177,21 @@ def make_settings(
         OptionError: an option is unknown, or its value cannot be used.
         SourceError: a file that one names cannot be read.
     """
+    from wireloom.options import declared
     from wireloom.tabulate import Settings
 
     texts: dict[str, str] = {}
+    own: dict[str, Any] = {}
     given: dict[str, Any] = {"tables": tuple(tables), **more}
+    known = declared()
+    read = [] if reading.format is None else [option.name for option in get(reading.format).options]
     for name, value in reading.given.items():
-        if name in ("dictionary", "model", "strict"):
+        if name == "strict":
             given[name] = value
-        elif name in ("proto", "bind"):
-            given[name] = tuple(value)
-        elif name == "dialect":
-            given[_dialect_of(value, reading.format)] = value
+        elif name in read:
+            own[f"{reading.format}.{name}"] = value
+        elif name.rpartition(".")[2] in known:
+            own[name] = value
         else:
             texts[name] = str(value)
     for name in ("formats", "ports"):
@@ -198,21 +201,4 @@ def make_settings(
         if capturing.formats:
             raise OptionError("--format and --formats exclude each other")
         given["formats"] = (reading.format,)
-    return dataclasses.replace(Settings.from_options(texts), **given)
-
-
-def _dialect_of(dialect: str, format: str | None) -> str:
-    """Which setting a dialect is for: that of the format, or of the one that has such a dialect."""
-    from wireloom.formats import get
-
-    known = {
-        name: option.choices
-        for name in names()
-        for option in get(name).options
-        if option.name == "dialect"
-    }
-    for name, choices in known.items():
-        if (name == format or format is None) and dialect in choices:
-            return f"{name}_dialect"
-    listed = "; ".join(f"{name}: {', '.join(choices)}" for name, choices in known.items())
-    raise OptionError(f"no dialect {dialect!r}; there are {listed}")
+    return Settings.from_options(texts).changed(**given, options=own)

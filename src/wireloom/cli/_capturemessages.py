@@ -12,7 +12,6 @@ from wireloom.cli._codec import Codec, Found, count
 from wireloom.cli._options import DecodeOptions
 from wireloom.cli._rows import nested_row, to_row
 from wireloom.errors import DecodeError
-from wireloom.format import COMMON_OPTIONS
 from wireloom.formats import get, names
 from wireloom.framing import Frame, Problem
 from wireloom.messages import Json
@@ -68,9 +67,8 @@ class CaptureMessages:
         self._accounts = Accounts()
         self._unread = 0
         # Bodies are read here, with the message that they are part of.
-        rest = {key: value for key, value in reading.given.items() if key != "model"}
         self.settings = make_settings(
-            DecodeOptions(reading.format, rest),
+            reading.without_bodies(),
             capturing,
             _TABLES,
             select={"frames": _FRAME, "errors": _ERROR},
@@ -127,17 +125,7 @@ class CaptureMessages:
         formats = [get(name)]
         if self._nested:
             formats += [get(other) for other in names() if get(other).kind == "message"]
-        declared = {
-            option.name: option
-            for found in reversed(formats)
-            for option in (*found.options, *COMMON_OPTIONS)
-        }
-        given = {
-            key: value
-            for key, value in self._reading.given.items()
-            if key in declared and (not declared[key].choices or value in declared[key].choices)
-        }
-        return DecodeOptions(name, given)
+        return self._reading.only(formats)
 
     def summary(self) -> Iterator[str]:
         """A few lines for stderr."""

@@ -13,7 +13,8 @@ import click
 import wireloom
 from wireloom.cli._codec import Codec, count
 from wireloom.cli._flat import json_line
-from wireloom.cli._help import Command, examples
+from wireloom.cli._formatoptions import ReadingCommand
+from wireloom.cli._help import examples
 from wireloom.cli._input import chunks, file_argument, lines, open_binary
 from wireloom.cli._options import (
     JSON_SUFFIXES,
@@ -45,7 +46,7 @@ _Item = tuple[str, Message | str]
 
 
 @click.command(
-    cls=Command,
+    cls=ReadingCommand,
     epilog=examples(
         "wireloom convert quotes.tibmsg --to tibrv -o quotes.tibrv",
         "wireloom convert quotes.tibrv --to json > quotes.jsonl",
@@ -82,8 +83,8 @@ def command(
     What the other format cannot express is reported on stderr, a line for each kind of loss.
     Messages that cannot be converted at all are named and left out; the exit status is then 1.
     """
-    if to == "qform" and not (target or "dictionary" in reading.given):
-        raise click.UsageError("a qform is made with a dictionary: --to-dictionary FILE")
+    if _needs_dictionary(to) and not (target or "dictionary" in reading.given):
+        raise click.UsageError(f"a {to} is made with a dictionary: --to-dictionary FILE")
     report = _Report()
     with ExitStack() as stack:
         stream = stack.enter_context(open_binary(source))
@@ -138,9 +139,15 @@ class _Report:
         click.echo(f"{done} converted to {to}{failures}{kinds}", err=True)
 
 
+def _needs_dictionary(format: str) -> bool:
+    from wireloom.conversion import NEEDS_DICTIONARY  # late: it imports formats
+
+    return format in NEEDS_DICTIONARY
+
+
 def _choose(message: Message, target: str | None, reading: DecodeOptions) -> str | None:
     """The dictionary to write with: the one to read with, unless another is named."""
-    if target is None and message.format != "qform":
+    if target is None and not _needs_dictionary(message.format):
         given: str | None = reading.given.get("dictionary")
         return given
     return target
@@ -174,7 +181,7 @@ def _items(
     if suffix_of(source) in JSON_SUFFIXES or (not reading.format and head.lstrip()[:1] == b"{"):
         return _from_lines(source, chain([head], data))
     # A dictionary may be meant for the format to make, and be none of the format read.
-    codec, data = Codec.for_stream(chain([head], data), reading, with_nested=to == "qform")
+    codec, data = Codec.for_stream(chain([head], data), reading, with_nested=_needs_dictionary(to))
     return _from_frames(codec, stack.enter_context(progress(source, data, quiet)))
 
 

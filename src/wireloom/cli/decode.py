@@ -18,7 +18,8 @@ from wireloom.cli._capture import (
 )
 from wireloom.cli._chosen import ChosenSink
 from wireloom.cli._codec import Account, Codec
-from wireloom.cli._help import Command, examples
+from wireloom.cli._formatoptions import ReadingCommand
+from wireloom.cli._help import examples
 from wireloom.cli._input import PathOrDash, chunks, open_binary
 from wireloom.cli._options import (
     DecodeOptions,
@@ -50,7 +51,7 @@ def _table_names() -> tuple[str, ...]:
 
 
 @click.command(
-    cls=Command,
+    cls=ReadingCommand,
     epilog=examples(
         "wireloom decode capture.bin",
         "wireloom decode capture.bin --csv --columns frame_offset,packet,nonce -o hello.csv",

@@ -53,7 +53,7 @@ class Desk:
             limits=settings.limits,
             strict=settings.strict,
             kernel=self.kernel,
-            **settings.scanner_options(format),
+            **settings.packet_options(format),
         )
 
     def _look(self, format: str) -> FrameScanner:
