@@ -15,6 +15,7 @@ from functools import cache
 from ipaddress import IPv4Address
 from typing import Any, Final
 
+from wireloom.codec import message_codecs
 from wireloom.columns import Columns, Row
 from wireloom.errors import DecodeError
 from wireloom.format import COMMON_OPTIONS
@@ -23,7 +24,7 @@ from wireloom.formats._tib.fieldrows import decimal_row, text_row, value_row
 from wireloom.formats._tib.scalars import is_utf8, text_bytes
 from wireloom.layout import Packet
 from wireloom.messages import Message
-from wireloom.nesting import MAX_BYTES, MAX_DEPTH, _readers, _Walk
+from wireloom.nesting import MAX_BYTES, MAX_DEPTH, _Walk
 from wireloom.options import by_format
 
 __all__ = [
@@ -169,10 +170,10 @@ class _Rows:
 
     def __init__(self, options: Mapping[str, Any], nested: bool) -> None:
         self.found = FrameRows()
-        self._walk = _Walk(_readers(options), MAX_DEPTH, MAX_BYTES, self._unreadable)
+        self._walk = _Walk(message_codecs(options), MAX_DEPTH, MAX_BYTES, self._unreadable)
         self._is_nested = nested
         self._left = next(
-            reader.limits.max_frame for reader in self._walk.readers
+            codec.limits.max_frame for codec in self._walk.codecs.values()
         )  # bytes of xml that may still be unpacked
 
     def _unreadable(self, _: object) -> None:
@@ -180,17 +181,17 @@ class _Rows:
 
     def inside(self, data: bytes, path: str, depth: int) -> list[tuple[Message, str]]:
         """The messages that fill a payload, with their paths; none where there is an error."""
-        reader = self._walk.recognise(data)
-        if reader is None:
+        codec = self._walk.recognise(data)
+        if codec is None:
             return []
         try:
-            messages = self._walk.read(reader, data, depth)
+            messages = self._walk.read(codec, data, depth)
         except DecodeError as error:
             self.found.errors.append(
                 {
                     "path": shown(path),
                     "layer": "message",
-                    "format": reader.format.name,
+                    "format": codec.format.name,
                     "code": error.code,
                     "reason": error.reason,
                     "at": None,

@@ -60,6 +60,15 @@ class FrameBatch:
         offsets, lengths = self.offsets[first:last], self.lengths[first:last]
         return FrameBatch(self.format, self.data, self.base, offsets, lengths)
 
+    def others_in(self, first: int, last: int) -> list[Problem | Text]:
+        """Of `others`, what lies before the frames from `first` up to `last`; behind the last, too.
+
+        So the parts of a batch have all of it.
+        """
+        start = self.base + self.offsets[first - 1] if first else -1
+        end = self.base + self.offsets[last - 1] if last < self.count else None
+        return [o for o in self.others if o.offset > start and (end is None or o.offset < end)]
+
     def frame(self, index: int) -> bytes:
         """The bytes of one frame."""
         start = self.offsets[index]

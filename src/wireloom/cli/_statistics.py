@@ -11,9 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wireloom.cli._accounts import ERROR_COLUMNS, Accounts
+from wireloom.cli._accounts import to_json
 from wireloom.columns import Exchange
 from wireloom.formats import get, names
+from wireloom.tabulate.accounting import Totals
 
 __all__ = [
     "DURATIONS",
@@ -30,7 +31,6 @@ __all__ = [
 SELECT = {
     "frames": ("stream", "frame_length", "ts_ns", "format", "type_name"),
     "gaps": ("stream", "offset", "length"),
-    "errors": ERROR_COLUMNS,
 }
 """The columns that are looked at; of `accounting` all are."""
 
@@ -305,7 +305,8 @@ class Statistics:
 
     top: int = 10
     """How many flows and gaps are kept."""
-    accounts: Accounts = field(default_factory=Accounts)
+    totals: Totals = field(default_factory=Totals)
+    """What became of every byte: counted by whoever gives the batches."""
     types: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     """Format and type → frames and bytes."""
     sizes: Histogram = field(default_factory=lambda: Histogram(SIZES))
@@ -324,9 +325,6 @@ class Statistics:
 
     def add(self, table: str, batch: pa.RecordBatch) -> None:
         """Take a batch of any table."""
-        self.accounts.add(table, batch)
-        if not batch.num_rows:
-            return
         if table == "frames":
             self._add_frames(batch)
         elif table in self.latencies:
@@ -431,7 +429,7 @@ class Statistics:
         return {
             "first_ns": self.first_ns,
             "last_ns": self.last_ns,
-            "accounting": self.accounts.to_dict(),
+            "accounting": to_json(self.totals),
             "types": [
                 {"format": format, "type": type, "frames": frames, "bytes": size}
                 for (format, type), (frames, size) in sorted(self.types.items())
@@ -457,7 +455,7 @@ class Statistics:
             },
             "gaps": {
                 "number": self.gaps,
-                "bytes": self.accounts.total.missing,
+                "bytes": self.totals.missing,
                 "largest": [
                     {"stream": stream, "offset": offset, "length": length}
                     for length, offset, stream in self.largest_gaps

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from wireloom.arrow.arrays import dictionary, strings
 from wireloom.arrow.frames import FrameBatch, Keys
 from wireloom.captures import Counts
-from wireloom.tabulate.accounting import Tally
+from wireloom.tabulate.accounting import Account
 
 __all__ = ["LOT_BYTES", "Joined", "Lot", "Origin", "Piece", "join"]
 
@@ -38,7 +38,7 @@ class Origin:
     source: str
     name: str
     format: str | None = None
-    tally: Tally = field(default_factory=Tally)
+    account: Account = field(default_factory=Account)
     direction: Any = None
     """Where bodies are told by others: its `wireloom.tabulate.connections.Direction`."""
 
