@@ -234,15 +234,25 @@ def test_a_broker_that_is_killed_takes_nothing_along(postgres_url: str) -> None:
 def test_a_server_that_restarts_is_waited_for(postgres: Server, postgres_url: str) -> None:
     async def run() -> None:
         async with brokers(postgres_url, 2) as found:
-            writing = [write_at_random(b, seed, 80) for seed, b in enumerate(found)]
+            is_over = False
+
+            async def keep_writing(broker: Broker, seed: int) -> list[Outcome]:
+                outcomes = []
+                while not is_over:
+                    outcomes += await write_at_random(broker, seed, 20)
+                    seed += 10
+                return outcomes
+
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(each) for each in writing]
+                tasks = [group.create_task(keep_writing(b, n)) for n, b in enumerate(found)]
                 for mode in ("fast", "immediate"):
-                    await asyncio.sleep(0.1)
+                    await asyncio.sleep(0.2)
                     await asyncio.to_thread(postgres.stop, mode)
                     await asyncio.sleep(0.1)
                     assert not (await found[0].store.status()).is_up
                     await asyncio.to_thread(postgres.start)
+                await asyncio.sleep(0.2)
+                is_over = True
             outcomes = [outcome for task in tasks for outcome in task.result()]
             assert {int(outcome.code) for outcome in outcomes} <= {0, 4}
             count = sum(outcome.change is not None for outcome in outcomes)
@@ -250,6 +260,7 @@ def test_a_server_that_restarts_is_waited_for(postgres: Server, postgres_url: st
             check_same(found, outcomes)
             await check_replay(found[0])
             assert (await found[0].store.status()).is_up
+            assert (await found[0].store.status()).failures
 
     asyncio.run(run())
 
