@@ -1,0 +1,1 @@
+"""Blaze, live: the broker and its store."""
