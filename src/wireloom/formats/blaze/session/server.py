@@ -7,7 +7,7 @@ its owner's affair: an event asks, a method answers. It holds no socket and no s
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import count
@@ -129,6 +129,8 @@ class ServerSettings:
     """Rows that are asked for at once."""
     high_water: int = 1 << 18
     """Unsent bytes from which on no further event is written."""
+    idle_timeout: float = 0.0
+    """Silence after which a client without a heartbeat is asked for one; 0: it never is."""
     drain_timeout: float = 10.0
     """For flying transactions to end when the broker goes down."""
     clock_offset: float = 0.0
@@ -165,6 +167,8 @@ class ServerSession(BlazeSession):
         super().__init__(given.dialect, given.model, given.limits, given.clock_offset)
         self.subscriptions: dict[int, ServerSubscription] = {}
         """Those that were started, by SBSRID."""
+        self.events_sent = 0
+        """Events of all subscriptions so far."""
         self._event_ids = event_ids or EventIds()
         self._requested: dict[int, SubscriptionRequested] = {}
         self._flying: OrderedDict[TxId, _Flying] = OrderedDict()
@@ -325,15 +329,25 @@ class ServerSession(BlazeSession):
             self._test_sent = now
             self._timers.set(Act.INACTIVITY, now + self._grace)
 
+    def excuse(self, now: float) -> None:
+        """The client's silence until now is not its fault: the owner did not read from it."""
+        if not self.is_closed:
+            self._alive(now)
+
+    @property
+    def _interval(self) -> float:
+        return self.heartbeat or self.settings.idle_timeout
+
     @property
     def _grace(self) -> float:
-        return max(2.0, self.heartbeat / 2)
+        return max(2.0, self._interval / 2)
 
     def _alive(self, now: float) -> None:
         self._last_received = now
         self._test_sent = None
-        if self.state in _OPEN and self.heartbeat and self.behaviour.has_heartbeat:
-            self._timers.set(Act.INACTIVITY, now + self.heartbeat)
+        interval = self.heartbeat or self.settings.idle_timeout
+        if self.state in _OPEN and interval and self.behaviour.has_heartbeat:
+            self._timers.set(Act.INACTIVITY, now + interval)
         else:
             self._timers.cancel(Act.INACTIVITY)
 
@@ -416,6 +430,11 @@ class ServerSession(BlazeSession):
         return [ConnectionRequested(packet.hbtsec)]
 
     # -- transactions (SPEC §8.3)
+
+    @property
+    def flying(self) -> int:
+        """Transactions that are not answered."""
+        return len(self._flying)
 
     def respond(
         self,
@@ -637,6 +656,16 @@ class ServerSession(BlazeSession):
 
         Changes of a class come by their stamps; one that is not newer was already told.
         """
+        return self.publish_all((change,), now)
+
+    def publish_all(self, changes: Sequence[Change], now: float) -> list[SessionEvent]:
+        """The same for several changes of one class."""
+        events: list[SessionEvent] = []
+        for change in changes:
+            events += self._publish(change, now)
+        return events
+
+    def _publish(self, change: Change, now: float) -> list[SessionEvent]:
         events: list[SessionEvent] = []
         for subscription in list(self.subscriptions.values()):
             if subscription.request.nclsid != change.nclsid or not subscription.add_change(change):
@@ -766,6 +795,7 @@ class ServerSession(BlazeSession):
         return len(subscription.outstanding) < self.settings.window
 
     def _write_event(self, subscription: ServerSubscription, event: Outgoing) -> int:
+        self.events_sent += 1
         sevtid = event.sevtid or self._event_ids.next(subscription.request.nclsid)
         if self.behaviour.has_acks and event.kind is not EventType.STOP:
             subscription.outstanding[sevtid] = None

@@ -90,6 +90,10 @@ class Change:
             )
         return cls(image.nclass.id, action, stamp, image.key(), bodies, sevtid, image, first_index)
 
+    def numbered(self, ids: EventIds) -> Self:
+        """The same with the next id of its class, which is then that of all subscribers."""
+        return self if self.sevtid else replace(self, sevtid=ids.next(self.nclsid))
+
     def full(self, encoding: Encoding) -> bytes:
         """The whole object; made once, then shared.
 
