@@ -11,13 +11,16 @@ from wireloom.services.blaze.store.api import (
     StoreStatus,
     Write,
 )
+from wireloom.services.blaze.store.store import SqlStore, open_store
 
 __all__ = [
     "Outcome",
     "Policy",
+    "SqlStore",
     "Store",
     "StoreSettings",
     "StoreStatus",
     "StoredChange",
     "Write",
+    "open_store",
 ]

@@ -72,6 +72,9 @@ class StoreSettings:
     longer."""
     poll_interval: float = 1.0
     """How often changes of other brokers are looked for when no notification comes. PostgreSQL."""
+    has_notices: bool = True
+    """Whether brokers wake each other. Switch it off behind a pooler that cannot LISTEN; changes of
+    others then wait for the next poll."""
     log_seconds: float = 3600.0
     """How long changes are kept for other brokers; one that was away for longer gets `on_gap`."""
     log_rows: int = 1_000_000
@@ -143,6 +146,17 @@ class StoredChange(Change):
         assert self.model is not None
         return decode_nclass(self.model, self.nclsid, self.stored, first_index=STORED_FIRST_INDEX)
 
+    def read_delta(self, delta: bytes) -> NClassValue:
+        """What has changed, from stored bytes.
+
+        Raises:
+            DecodeError: the model is not the one it was stored with.
+        """
+        assert self.model is not None
+        return decode_nclass(
+            self.model, self.nclsid, delta, Encoding.INDEXDELTA, first_index=STORED_FIRST_INDEX
+        )
+
     def full(self, encoding: Encoding) -> bytes:
         """The whole object; made once, then shared.
 
@@ -162,7 +176,9 @@ class StoreStatus:
     """How the store is, for metrics and ``/readyz``."""
 
     is_up: bool
-    """Whether the database answered last time."""
+    """Whether the database answered last time, and writes are taken."""
+    error: str
+    """Why no more writes are taken; empty: they are."""
     rows: Mapping[str, int]
     """Objects of each stored class that are not deleted."""
     deleted: Mapping[str, int]
