@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from oracles.blaze_peers import MODEL, Raw, live, serving, settings, truck
+from oracles.blaze_peers import MODEL, Raw, live, ping, serving, settings, truck
 from oracles.memory_store import MemoryStore
 
 from wireloom.formats.blaze import (
@@ -27,7 +27,6 @@ from wireloom.formats.blaze import (
     decode_nclass,
     encode_nclass,
     header_fields,
-    new_value,
 )
 from wireloom.formats.blaze.dialects import Action2017
 from wireloom.services.blaze.store.api import StoreSettings
@@ -42,10 +41,6 @@ DOWNLOAD, LIVE, END, STOP = (
 
 def object_in(event: Any, encoding: Encoding = Encoding.INDEXNOTZERO) -> Any:
     return decode_nclass(MODEL, "TRUCK", event.body, encoding, first_index=1)
-
-
-def ping(number: int) -> Any:
-    return new_value(MODEL, "PING", {"n": number})
 
 
 # -- connection

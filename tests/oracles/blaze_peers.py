@@ -11,7 +11,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar
 
-from oracles.memory_store import MemoryStore
 from wireloom.formats.blaze import (
     FORMAT,
     RULES,
@@ -36,7 +35,7 @@ from wireloom.services._shell.addresses import Address
 from wireloom.services.blaze import Broker, BrokerSettings, Hooks
 from wireloom.services.blaze.store.api import Store
 
-__all__ = ["FLEET", "MODEL", "Raw", "live", "serving", "settings", "truck"]
+__all__ = ["FLEET", "MODEL", "Raw", "live", "ping", "serving", "settings", "truck"]
 
 FLEET = """
 nclass TRUCK
@@ -57,6 +56,7 @@ nclass PING
 {
     @id 303
     uint_32 n
+    ascii[2000] text
     @key primary
     @id 1
     @fldset {n}
@@ -75,9 +75,14 @@ def truck(number: int, model: Model = MODEL, **fields: Any) -> Any:
     return new_value(model, "TRUCK", {"truck_id": number, **fields})
 
 
+def ping(number: int, text: str = "") -> Any:
+    """An object of the class that is not stored."""
+    return new_value(MODEL, "PING", {"n": number, "text": text})
+
+
 def settings(**sections: Any) -> BrokerSettings:
     """What a broker is told; a section by a dict of what differs."""
-    made = BrokerSettings(Path("fleet.blz"), "memory:", Address("127.0.0.1", 0))
+    made = BrokerSettings(Path("fleet.blz"), "sqlite://", Address("127.0.0.1", 0))
     for name, given in sections.items():
         value = replace(getattr(made, name), **given) if isinstance(given, dict) else given
         made = replace(made, **{name: value})
@@ -97,7 +102,7 @@ async def serving(
         given or settings(program={"drain_s": 2.0}),
         hooks=hooks,
         model=model,
-        store=store or MemoryStore(model),
+        store=store,
     )
     async with broker:
         yield broker
@@ -111,6 +116,7 @@ def live(test: Callable[_Args, Coroutine[Any, Any, None]]) -> Callable[_Args, No
         async def main() -> None:
             async with asyncio.timeout(60):
                 await test(*args, **kwargs)
+            await asyncio.sleep(0.01)  # for sockets that were closed to be gone
 
         asyncio.run(main())
 
@@ -155,7 +161,7 @@ class Raw:
         self.close()
 
     def close(self) -> None:
-        self.writer.close()
+        self.writer.transport.abort()
 
     def send(self, *packets: BlazePacket | bytes) -> None:
         """Write packets, or plain bytes."""

@@ -199,7 +199,7 @@ class MemoryStore(Store):
             for _, is_deleted, _value in table.values():
                 (deleted if is_deleted else rows)[nclass.name] += 1
         return StoreStatus(
-            True, rows, deleted, self.pending, 0, self._writes, 0, 0.0, 0, 0.0, 0.0, 0, 0
+            True, "", rows, deleted, self.pending, 0, self._writes, 0, 0.0, 0, 0.0, 0.0, 0, 0
         )
 
     async def close(self) -> None:

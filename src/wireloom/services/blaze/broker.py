@@ -198,6 +198,7 @@ class Broker:
             "oddities": dict(metrics.all_oddities()),
             "store": {
                 "up": store.is_up,
+                "error": store.error,
                 "rows": dict(store.rows),
                 "deleted": dict(store.deleted),
                 "pending": store.pending,

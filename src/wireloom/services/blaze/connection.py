@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from wireloom.errors import EncodeError, StoreError
 from wireloom.formats.blaze.codes import BlazeCode, DisconnectReason, RefusalCode
@@ -509,7 +509,7 @@ class BlazePeer(Peer):
         self._react(events, now)
         self._finish()
 
-    _others = {
+    _others: ClassVar[dict[type[SessionEvent], Callable[..., None]]] = {
         ConnectionRequested: _connection_requested,
         Connected: _connected,
         SessionClosed: _closed,

@@ -90,7 +90,8 @@ class BrokerMetrics(Collector):
 
     def __init__(self, broker: Broker, registry: CollectorRegistry) -> None:
         self._broker = broker
-        self.transactions: Counter[tuple[str, str]] = Counter()
+        self.transactions: Counter[tuple[str, ...]] = Counter()
+        """By action and outcome."""
         self.handler_failures: Counter[str] = Counter()
         self.changes: Counter[int] = Counter()
         self.slow_consumers: Counter[str] = Counter()
