@@ -132,7 +132,6 @@ class Broker:
             drain_timeout=made.drain_timeout * _DRAIN_SHARE,
             high_water=min(made.high_water, settings.limits.max_queue_bytes),
         )
-        self.store_status = await self.store.status()
         self.address = await self.hub.listen(lambda: BlazePeer(self), settings.listen, self._tls)
         tasks.start(self._keep_house(), "housekeeping")
         return {"listen": str(self.address), "dialect": settings.dialect}
