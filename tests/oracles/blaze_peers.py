@@ -148,9 +148,13 @@ class Raw:
         """A connection that was agreed."""
         made = await cls.open(broker, **options)
         made.dialect = dialect
-        made.send(ConnectionRequest(hbtsec=hbtsec))
-        answer = await made.expect(ConnectionResponse)
-        assert answer.connid, answer
+        try:
+            made.send(ConnectionRequest(hbtsec=hbtsec))
+            answer = await made.expect(ConnectionResponse)
+            assert answer.connid, answer
+        except BaseException:
+            made.close()
+            raise
         made.connid = answer.connid
         return made
 
