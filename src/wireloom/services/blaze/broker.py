@@ -27,7 +27,7 @@ from wireloom.services._shell.connections import Hub
 from wireloom.services._shell.logs import get_log
 from wireloom.services._shell.tap import Tap
 from wireloom.services._shell.tasks import Tasks
-from wireloom.services.blaze.connection import BlazePeer
+from wireloom.services.blaze.peer import BlazePeer
 from wireloom.services.blaze.fanout import Fanout
 from wireloom.services.blaze.hooks import Filter, Handler, Hooks, load_hooks
 from wireloom.services.blaze.metrics import BrokerMetrics

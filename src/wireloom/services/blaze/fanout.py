@@ -12,7 +12,7 @@ from wireloom.formats.blaze.session.subscriptions import Change, EventIds
 from wireloom.services._shell.logs import get_log
 
 if TYPE_CHECKING:
-    from wireloom.services.blaze.connection import BlazePeer
+    from wireloom.services.blaze.peer import BlazePeer
     from wireloom.services.blaze.metrics import BrokerMetrics
 
 __all__ = ["Fanout"]
