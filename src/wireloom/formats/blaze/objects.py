@@ -109,14 +109,13 @@ class ModelObject:
             EncodeError: there is no such field, or an element of a list is not of its type.
         """
         items: dict[str, Value] = {}
-        if fields is not None:
-            chosen = self._chosen(fields)
+        chosen = None if fields is None else self._chosen(fields)
         for field in self._fields:
             name = field.slot.decl.name
-            if fields is not None and name not in chosen:
+            if chosen is not None and name not in chosen:
                 continue
             item = field.write(getattr(self, field.attribute), encoding)
-            if fields is not None or encoding is not Encoding.INDEXNOTZERO or not _is_zero(item):
+            if chosen is not None or encoding is not Encoding.INDEXNOTZERO or not _is_zero(item):
                 items[name] = item
         return NClassValue(self.layout, items, encoding)
 
