@@ -52,10 +52,11 @@ class Fanout:
             self._metrics.changes[nclsid] += len(batch)
             peers = self._peers.get(nclsid)
             if peers:
-                numbered = [change.numbered(self.event_ids) for change in batch]
+                for change in batch:
+                    change.number(self.event_ids)
                 for peer in list(peers):
                     try:
-                        peer.publish(numbered)
+                        peer.publish(batch)
                     except Exception as error:
                         peer.fail(error)
 
