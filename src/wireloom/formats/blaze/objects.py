@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import keyword
 import math
+import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from operator import attrgetter
@@ -77,6 +78,14 @@ class ModelObject:
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"{name!r} cannot be removed; its zero is {type(self).__name__}()'s")
+
+    @classmethod
+    def zero(cls) -> Self:
+        """The object whose fields are all zero; ``Class()`` is the same, and slower."""
+        made = cls.__new__(cls)
+        for field in cls._fields:
+            field.put(made, field.zero())
+        return made
 
     @classmethod
     def from_value(cls, value: NClassValue) -> Self:
@@ -233,7 +242,7 @@ def _is_zero(value: Value) -> bool:
 class Field:
     """A field of a class made at run time: its checks, its zero, its bytes."""
 
-    __slots__ = ("attribute", "enum", "inner", "put", "slot")
+    __slots__ = ("_constant", "attribute", "enum", "inner", "put", "slot")
 
     def __init__(
         self, slot: Slot, enum: type[IntEnum] | None, inner: type[ModelObject] | None
@@ -244,6 +253,10 @@ class Field:
         self.inner = inner
         self.put: Callable[[ModelObject, Any], None]
         """Sets it without a check; known when the class is made."""
+        self._constant: Any = None
+        """Its zero, if that cannot be changed in place; of arrays the zero of an element."""
+        if inner is None:
+            self._constant = self._named(slot.zero_item(Encoding.INDEXNOTZERO))
 
     @property
     def _is_bytes(self) -> bool:
@@ -252,16 +265,13 @@ class Field:
     def zero(self) -> Any:
         """What an object has that was not told otherwise."""
         slot = self.slot
-        if not slot.is_array:
-            return self._zero_item()
-        if self._is_bytes:
-            return bytes(slot.decl.count)
-        return [self._zero_item() for _ in range(slot.decl.count)]
-
-    def _zero_item(self) -> Any:
-        if self.inner is not None:
-            return self.inner()
-        return self._named(self.slot.zero_item(Encoding.INDEXNOTZERO))
+        if slot.is_array:
+            if self._is_bytes:
+                return bytes(slot.decl.count)
+            if self.inner is None:
+                return [self._constant] * slot.decl.count
+            return [self.inner.zero() for _ in range(slot.decl.count)]
+        return self._constant if self.inner is None else self.inner.zero()
 
     def _named(self, value: Any) -> Any:
         """The member of an enum, if the number has one."""
@@ -412,12 +422,35 @@ class Field:
         return write
 
     def _array_writer(self, get: Callable[[Any], Any], index: bytes, first: int) -> _Writer:
-        each = self._item_writer(lambda item: item, b"", first)
+        pack, count, inner = self.slot.pack, self.slot.decl.count, self.inner
+
+        def write_item(item: Any) -> bytes:
+            # Elements can be changed in place, so that each is checked here.
+            if inner is not None:
+                if type(item) is not inner:
+                    item = self._check_item(item)
+                content: bytes = item._content(first)
+                return len(content).to_bytes(4, "little") + content if content else b""
+            try:
+                raw = pack(item)
+            except (struct.error, TypeError, ValueError, OverflowError):
+                raw = pack(self._check_item(item))
+            return raw if any(raw) else b""
 
         def write_array(owner: ModelObject) -> bytes:
+            values = get(owner)
+            if len(values) > count:
+                reason = f"{len(values)} elements, {count} are the most"
+                raise EncodeError(reason, path=self.slot.decl.name)
             chunks = []
-            for place, item in self._elements(get(owner)):
-                raw = each(item)
+            for place, item in enumerate(values):
+                if type(item) is int and not item:
+                    continue
+                try:
+                    raw = write_item(item)
+                except EncodeError as error:
+                    error.within(f"{self.slot.decl.name}[{place}]")
+                    raise
                 if raw:
                     chunks.append(place.to_bytes(2, "little") + raw)
             content = b"".join(chunks)
