@@ -201,11 +201,11 @@ async def test_a_flood_of_small_packets_takes_turns_with_others() -> None:
 
 @live
 async def test_who_sends_more_than_its_quota_is_slowed_down() -> None:
-    async with serving(settings(limits={"max_bytes_per_s": 20_000})) as broker:
+    async with serving(settings(limits={"max_bytes_per_s": 50_000})) as broker:
         async with await Raw.connect(broker, hbtsec=1) as raw:
-            for number in range(1, 501):
+            for number in range(1, 2001):
                 raw.send(raw.request(value=truck(number)))
-            answers = [await raw.expect(TransactionResponse) for _ in range(500)]
+            answers = [await raw.expect(TransactionResponse) for _ in range(2000)]
             assert all(answer.txresl == 1 for answer in answers)
             assert broker.hub.metrics.slowed._value.get() >= 1
 
