@@ -11,7 +11,7 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry
@@ -52,7 +52,7 @@ class Service(Protocol):
         """End everything; a second time: no effect."""
         ...
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> dict[str, Any] | Awaitable[dict[str, Any]]:
         """What it does right now, for people: counts and states, no payloads."""
         ...
 
