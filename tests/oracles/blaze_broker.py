@@ -7,9 +7,11 @@ connections, answers that are late or never come, connections that are cut at an
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
+import threading
 import time
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, cast
 
 from wireloom.formats.blaze import (
@@ -329,3 +331,20 @@ class Peer(asyncio.Protocol):
     def cut(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+
+
+@contextlib.contextmanager
+def broker_in_a_thread(**options: Any) -> Iterator[Broker]:
+    """A broker whose loop runs in a thread of its own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    broker = Broker(**options)
+    try:
+        asyncio.run_coroutine_threadsafe(broker.start(), loop).result(10)
+        yield broker
+    finally:
+        asyncio.run_coroutine_threadsafe(broker.stop(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
