@@ -162,19 +162,19 @@ def test_without_reconnection_the_end_is_the_end() -> None:
 
 def test_any_packet_and_text_can_be_sent_and_heard() -> None:
     async def main() -> None:
-        async with serving(junction_of("a=tcp://127.0.0.1:0", WEB, routes=("a-web",))) as junction:
-            async with (
-                Client(f"tcp://{junction.addresses['a']}") as one,
-                Client(f"ws://{junction.addresses['web']}") as two,
-            ):
-                await until(lambda: len(junction.sessions) == 2)
-                with two.packets() as packets, two.texts() as texts, one.packets() as back:
-                    await one.send_packet(NaisPacket(type=80, payload=b"anything"))
-                    assert (await anext(packets)).payload == b"anything"
-                    await one.send_text("hello")
-                    assert await anext(texts) == "hello"
-                    await two.send_packet(NaisPacket(type=80, payload=b"x\x1e\x17"))
-                    assert (await anext(back)).payload == b"x\x1e\x17"
+        async with (
+            serving(junction_of("a=tcp://127.0.0.1:0", WEB, routes=("a-web",))) as junction,
+            Client(f"tcp://{junction.addresses['a']}") as one,
+            Client(f"ws://{junction.addresses['web']}") as two,
+        ):
+            await until(lambda: len(junction.sessions) == 2)
+            with two.packets() as packets, two.texts() as texts, one.packets() as back:
+                await one.send_packet(NaisPacket(type=80, payload=b"anything"))
+                assert (await anext(packets)).payload == b"anything"
+                await one.send_text("hello")
+                assert await anext(texts) == "hello"
+                await two.send_packet(NaisPacket(type=80, payload=b"x\x1e\x17"))
+                assert (await anext(back)).payload == b"x\x1e\x17"
 
     asyncio.run(main())
 
@@ -213,9 +213,10 @@ def test_the_blocking_client_does_the_same() -> None:
     async def main() -> None:
         async with (
             serving(junction_of(BOARD, APP, routes=("board-app",))) as junction,
-            board_at(
-                connect=f"tcp://{junction.addresses['board']}", event_every_s=0.05
-            ) as (_, _said),
+            board_at(connect=f"tcp://{junction.addresses['board']}", event_every_s=0.05) as (
+                _,
+                _said,
+            ),
         ):
             await until(lambda: len(junction.sessions) == 1)
             url = f"tcp://{junction.addresses['app']}"
@@ -279,8 +280,10 @@ def test_the_page_shows_the_leds_and_escapes_what_others_wrote() -> None:
                 assert "&lt;script&gt;alert" in page.text
                 assert 'id="red" aria-pressed="true"' in page.text
                 assert "default-src 'self'" in page.headers["content-security-policy"]
-                assert (await http.get("/board.js")).headers["content-type"].startswith(
-                    "text/javascript"
+                assert (
+                    (await http.get("/board.js"))
+                    .headers["content-type"]
+                    .startswith("text/javascript")
                 )
                 assert (await http.get("/board.css")).status_code == 200
                 assert (await http.post("/leds/red")).status_code == 403
@@ -329,15 +332,13 @@ def test_a_board_that_makes_no_sense_is_refused() -> None:
 
 def test_a_frame_that_is_no_message_is_counted_and_no_more() -> None:
     async def main() -> None:
-        async with serving(
-            junction_of("a=tcp://127.0.0.1:0", APP, routes=("a-app",))
-        ) as junction:
-            async with (
-                Client(f"tcp://{junction.addresses['a']}") as one,
-                Client(f"tcp://{junction.addresses['app']}") as two,
-            ):
-                await until(lambda: len(junction.sessions) == 2)
-                await one.send_packet(NaisPacket(type=6, payload=frame()))
-                await until(lambda: two.problems == 1)
+        async with (
+            serving(junction_of("a=tcp://127.0.0.1:0", APP, routes=("a-app",))) as junction,
+            Client(f"tcp://{junction.addresses['a']}") as one,
+            Client(f"tcp://{junction.addresses['app']}") as two,
+        ):
+            await until(lambda: len(junction.sessions) == 2)
+            await one.send_packet(NaisPacket(type=6, payload=frame()))
+            await until(lambda: two.problems == 1)
 
     asyncio.run(main())

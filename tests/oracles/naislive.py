@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any, Self
 
 from wireloom.formats.nais import NaisPacket
 from wireloom.services._shell.program import run_service
@@ -108,3 +111,77 @@ def mosquitto(folder: Path) -> Iterator[Mosquitto]:
         yield broker
     finally:
         broker.stop()
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate of 127.0.0.1 that is its own authority, and its key."""
+    import datetime
+    import ipaddress
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "junction")])
+    now = datetime.datetime.now(datetime.UTC)
+    names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(hours=1))
+        .add_extension(names, critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    cert_path, key_path = folder / "cert.pem", folder / "key.pem"
+    cert_path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    key_path.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return cert_path, key_path
+
+
+class Program:
+    """A command of ours as a process of its own, ready when this returns."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "wireloom.cli", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            _, err = self._process.communicate(timeout=20)
+            raise AssertionError(f"it does not start: {err}")
+        self.said: dict[str, Any] = json.loads(line)
+
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate(timeout=20)
+
+    def stop(self) -> tuple[int, list[dict[str, Any]]]:
+        """End it politely: exit status and log."""
+        if self._process.poll() is None:
+            self._process.terminate()
+        out, err = self._process.communicate(timeout=30)
+        assert out == ""
+        return self._process.returncode, [json.loads(line) for line in err.splitlines()]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.communicate(timeout=20)

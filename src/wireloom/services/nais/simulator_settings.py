@@ -46,7 +46,7 @@ class BoardSettings:
     )
     page_token: str = setting(
         "",
-        "What the page wants to hear, as /?token=…; needed where others than this machine reach it.",
+        "What the page wants to hear, as /?token=…; needed where other machines reach it.",
         flag="--page-token",
         is_secret=True,
     )
