@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -155,6 +156,8 @@ class Program:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            # What asyncio says about slow callbacks is no line of the program's log.
+            env={**os.environ, "PYTHONASYNCIODEBUG": ""},
         )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
