@@ -115,21 +115,38 @@ class Hub:
         Raises:
             OSError: the address cannot be listened on.
         """
-        loop = asyncio.get_running_loop()
-        timeout = TLS_HANDSHAKE_S if tls is not None else None
-        server = await loop.create_server(
-            make, address.host, address.port, ssl=tls, ssl_handshake_timeout=timeout, backlog=1024
-        )
+        server = await self.open_server(make, address, tls)
         self._servers.append(server)
         return Address.of_socket(server.sockets[0].getsockname())
 
+    async def open_server(
+        self,
+        make: Callable[[], Peer],
+        address: Address,
+        tls: ssl.SSLContext | None = None,
+    ) -> asyncio.Server:
+        """Accept connections on a server that the caller closes.
+
+        Raises:
+            OSError: the address cannot be listened on.
+        """
+        loop = asyncio.get_running_loop()
+        timeout = TLS_HANDSHAKE_S if tls is not None else None
+        return await loop.create_server(
+            make, address.host, address.port, ssl=tls, ssl_handshake_timeout=timeout, backlog=1024
+        )
+
     def refusal(self, peer: Peer) -> str | None:
         """Why a new connection is not let in; None: it is."""
+        return self.refusal_of(peer.remote)
+
+    def refusal_of(self, remote: Address) -> str | None:
+        """The same by its address, for connections that are no peers yet."""
         if self.is_draining:
             return "draining"
         if len(self.peers) >= self.limits.max_connections:
             return "max_connections"
-        if self._by_host[peer.remote.host] >= self.limits.max_connections_per_address:
+        if self._by_host[remote.host] >= self.limits.max_connections_per_address:
             return "max_connections_per_address"
         return None
 
