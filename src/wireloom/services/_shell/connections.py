@@ -29,6 +29,9 @@ log = get_log("connections")
 TLS_HANDSHAKE_S = 10.0
 """For a TLS handshake: many round trips of a slow line, and little for who never answers."""
 
+_JOINED_BYTES = 64 * 1024
+"""Pieces that are no more than this together are copied into one: a write costs more."""
+
 
 class TokenBucket:
     """A quota: `rate` tokens per second, and a burst of one second's worth.
@@ -229,6 +232,26 @@ class Peer(asyncio.Protocol):
         self.hub.metrics.sent.inc(len(data))
         if self._tap is not None:
             self._tap.sent(data)
+
+    def write_parts(self, parts: list[bytes]) -> None:
+        """Send several pieces; large ones are not copied together."""
+        size = sum(map(len, parts))
+        if len(parts) == 1 or size <= _JOINED_BYTES:
+            self.write(parts[0] if len(parts) == 1 else b"".join(parts))
+            return
+        if not self.is_open:
+            return
+        assert self.transport is not None
+        self.transport.writelines(parts)
+        self.hub.metrics.sent.inc(size)
+        if self._tap is not None:
+            for part in parts:
+                self._tap.sent(part)
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that were written and wait in the socket's buffer."""
+        return self.transport.get_write_buffer_size() if self.transport is not None else 0
 
     def close(self) -> None:
         """Send what was written, then close."""
