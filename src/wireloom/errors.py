@@ -15,6 +15,8 @@
     ├── UnknownProtocolError     no such format, or none could be detected
     ├── LakeError                a lake of tables is damaged, busy or not one (reason, path)
     ├── StateError               a live session got something its state does not allow
+    ├── RefusedError             a peer does not want what it was asked for (code)
+    ├── TrustError               a peer is not, or not known to be, who was expected
     └── ConnectionClosed         the peer is gone (sent, received)
 
 "Not enough bytes yet" on a stream is not an error, and neither is an unknown type: framers wait,
@@ -35,9 +37,11 @@ __all__ = [
     "LakeError",
     "LimitError",
     "OptionError",
+    "RefusedError",
     "SourceError",
     "StateError",
     "TruncatedError",
+    "TrustError",
     "UnknownProtocolError",
     "WireloomError",
 ]
@@ -234,6 +238,20 @@ class LakeError(WireloomError):
 
 class StateError(WireloomError):
     """A live session got something that its state does not allow."""
+
+
+class RefusedError(WireloomError):
+    """A peer does not want what it was asked for; `code` is short and stable."""
+
+    code: str
+
+    def __init__(self, reason: str, *, code: str = "refused") -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+class TrustError(WireloomError):
+    """A peer is not, or not known to be, who was expected; nothing was sent to it."""
 
 
 class ConnectionClosed(WireloomError):

@@ -17,9 +17,11 @@ from wireloom.errors import (
     LakeError,
     LimitError,
     OptionError,
+    RefusedError,
     SourceError,
     StateError,
     TruncatedError,
+    TrustError,
     UnknownProtocolError,
     WireloomError,
 )
@@ -39,6 +41,8 @@ ONE_OF_EACH = [
     UnknownProtocolError("no such format"),
     LakeError("another writer holds it", path="lake"),
     StateError("not connected"),
+    RefusedError("no more sockets", code="quota"),
+    TrustError("another certificate"),
     ConnectionClosed("reset", sent=10, received=20),
     ConnectionClosed(),
 ]

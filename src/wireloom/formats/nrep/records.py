@@ -110,6 +110,11 @@ class Peer:
         """Whether the rest of a packet is still to come."""
         return self._splitter.pending > 0
 
+    @property
+    def packet_offset(self) -> int:
+        """Where in its stream the packet begins that is not complete yet."""
+        return self._splitter.offset
+
     def set_congested(self, is_congested: bool) -> None:
         """Say whether the connection takes bytes; when it does again, others are granted more."""
         self.is_congested = is_congested

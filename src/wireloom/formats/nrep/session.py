@@ -282,6 +282,11 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
         found = self._sockets.get(socket)
         return found.waiting_bytes if found is not None else 0
 
+    @property
+    def has_waiting(self) -> bool:
+        """Whether any socket has bytes that wait for the far end's grant."""
+        return any(each.waiting for each in self._sockets.values())
+
     def consumed(self, socket: bytes, size: int) -> None:
         """The owner has taken bytes of a socket: the far end may send as many again."""
         found = self._sockets.get(socket)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from wireloom.services._shell.addresses import Address
+from wireloom.services._shell.buckets import TokenBucket
 from wireloom.services._shell.logs import get_log
 from wireloom.services._shell.sections import LimitSettings
 from wireloom.services._shell.tap import Tap, TapSession
@@ -31,28 +32,6 @@ TLS_HANDSHAKE_S = 10.0
 
 _JOINED_BYTES = 64 * 1024
 """Pieces that are no more than this together are copied into one: a write costs more."""
-
-
-class TokenBucket:
-    """A quota: `rate` tokens per second, and a burst of one second's worth.
-
-    >>> bucket = TokenBucket(rate=100, now=0.0)
-    >>> bucket.take(100, now=0.0), bucket.take(50, now=0.0)
-    (0.0, 0.5)
-    """
-
-    __slots__ = ("_at", "_tokens", "rate")
-
-    def __init__(self, rate: float, now: float) -> None:
-        self.rate = rate
-        self._tokens = float(rate)
-        self._at = now
-
-    def take(self, count: float, now: float) -> float:
-        """Take tokens, also those to come; give the seconds to wait before the next are taken."""
-        self._tokens = min(self.rate, self._tokens + (now - self._at) * self.rate) - count
-        self._at = now
-        return max(0.0, -self._tokens / self.rate)
 
 
 @dataclass(slots=True)
@@ -247,6 +226,11 @@ class Peer(asyncio.Protocol):
         if self._tap is not None:
             for part in parts:
                 self._tap.sent(part)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether nothing holds its reading."""
+        return not self._unread
 
     @property
     def unsent_bytes(self) -> int:
