@@ -7,6 +7,7 @@ import json
 import click
 
 from wireloom.cli._help import Group, examples
+from wireloom.cli._serve_nrep import nrep
 
 __all__ = ["command"]
 
@@ -15,7 +16,8 @@ __all__ = ["command"]
     cls=Group,
     epilog=examples(
         "wireloom serve nais --line board=tcp://127.0.0.1:3001 --line web=tcp://127.0.0.1:3002"
-        " --route board-web"
+        " --route board-web",
+        "wireloom serve nrep --listen 127.0.0.1:6700 --discovery 127.0.0.1:2888",
     ),
 )
 def command() -> None:
@@ -64,3 +66,6 @@ def nais(lines: tuple[str, ...], routes: tuple[str, ...]) -> None:
 
     asyncio.run(serve())
     click.echo(json.dumps({"event": "stopped", **junction.router.counters.to_dict()}), err=True)
+
+
+command.add_command(nrep)

@@ -14,6 +14,7 @@ import time
 from collections import Counter as Multiset
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
@@ -268,8 +269,8 @@ class Peer(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the event loop."""
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        # uvloop's TLS transport is one without being a subclass.
+        self.transport = transport = cast("asyncio.Transport", transport)
         # A peer that is gone already has no name.
         if name := transport.get_extra_info("peername"):
             self.remote = Address.of_socket(name) if isinstance(name, tuple) else self.remote

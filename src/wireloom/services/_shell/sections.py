@@ -22,9 +22,11 @@ class ProgramSettings:
     """What every service has."""
 
     metrics: Address | None = setting(
-        None, "Serve /metrics, /healthz, /readyz and /status there.", flag="--metrics",
+        Address("127.0.0.1", 0),
+        "Serve /metrics, /healthz, /readyz and /status there; port 0 takes any that is free.",
+        flag="--metrics",
         metavar="HOST:PORT",
-    )  # fmt: skip
+    )
     log_level: str = setting("info", "debug, info, warning or error.", flag="--log-level")
     log_style: LogStyle = setting("json", "json or text.", flag="--log-style")
     drain_s: float = setting(

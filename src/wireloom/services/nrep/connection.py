@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from wireloom.errors import ConnectionClosed, RefusedError, StateError
 from wireloom.formats.nrep.events import (
@@ -434,8 +434,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the event loop."""
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        # uvloop's TLS transport is one without being a subclass.
+        self.transport = transport = cast("asyncio.Transport", transport)
         transport.set_write_buffer_limits(high=_HIGH_BYTES)
         try:
             self._check(transport)
