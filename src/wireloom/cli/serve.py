@@ -7,6 +7,7 @@ import click
 from wireloom.cli._help import Group, examples
 from wireloom.cli._serve_blaze import blaze
 from wireloom.cli._serve_nais import nais
+from wireloom.cli._serve_nrep import nrep
 
 __all__ = ["command"]
 
@@ -17,6 +18,7 @@ __all__ = ["command"]
         "wireloom serve blaze --model fleet.blz --store sqlite:///fleet.db",
         "wireloom serve nais --line board=tcp://127.0.0.1:3001 --line web=tcp://127.0.0.1:3002"
         " --route board-web",
+        "wireloom serve nrep --listen 127.0.0.1:6700 --discovery 127.0.0.1:2888",
     ),
 )
 def command() -> None:
@@ -25,3 +27,4 @@ def command() -> None:
 
 command.add_command(blaze)
 command.add_command(nais)
+command.add_command(nrep)

@@ -19,6 +19,7 @@ from starlette.routing import BaseRoute
 
 from wireloom.errors import WireloomError
 from wireloom.services._shell.logs import get_log, set_up_logs
+from wireloom.services._shell.loops import new_loop
 from wireloom.services._shell.sections import ProgramSettings
 from wireloom.services._shell.side import SidePort
 from wireloom.services._shell.tasks import Tasks
@@ -111,16 +112,6 @@ async def run_service(
         log.info("stopped")
     if failures:
         raise failures[0]
-
-
-def new_loop() -> asyncio.AbstractEventLoop:
-    """Uvloop's event loop where that is installed, else the standard library's."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return loop
 
 
 def run_program(
