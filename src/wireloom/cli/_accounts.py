@@ -89,11 +89,14 @@ class Accounts:
     def _add_errors(self, batch: pa.RecordBatch) -> None:
         self.errors += batch.num_rows
         codes = batch.column("code").cast("string")
+        names = None
         for found in codes.value_counts().to_pylist():
             code = found["values"]
             kind = self.codes.get(code)
             if kind is None:
-                row = batch.slice(codes.index(code).as_py(), 1).select(ERROR_COLUMNS).to_pylist()[0]
+                # `Array.index` would import pandas, which takes longer than small captures do.
+                names = codes.to_pylist() if names is None else names
+                row = batch.slice(names.index(code), 1).select(ERROR_COLUMNS).to_pylist()[0]
                 kind = self.codes[code] = _Kind(0, _where(row))
             kind.number += found["counts"]
 

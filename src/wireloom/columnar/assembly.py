@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wireloom.columnar.arrays import strings
+from wireloom.columnar.arrays import int_scalar, strings
 from wireloom.columnar.framing import FrameBatch
 from wireloom.columnar.program import Output, Program
 from wireloom.tables import Column, Table, arrow_type
@@ -273,7 +273,7 @@ class Assembly:
             return pa.Array.from_buffers(type, count, [None, pa.py_buffer(keys.offsets)], 0)
         if name == "frame_offset":
             found = pa.Array.from_buffers(type, count, [None, pa.py_buffer(batch.offsets)], 0)
-            return pc.add(found, keys.base) if keys.base else found
+            return pc.add(found, int_scalar(keys.base)) if keys.base else found
         if name == "frame_length":
             return pa.Array.from_buffers(type, count, [None, pa.py_buffer(batch.lengths)], 0)
         if name in ("source", "stream", "path"):

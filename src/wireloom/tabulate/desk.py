@@ -29,7 +29,7 @@ class Desk:
         """
         self.kernel = kernel
         self.put = put
-        self.detector = Detector(settings, self._look)
+        self.detector = Detector(settings, self.scanner)
         self._settings = settings
         self._idle: dict[str, list[FrameScanner]] = {}
 
@@ -55,9 +55,3 @@ class Desk:
             kernel=self.kernel,
             **settings.scanner_options(format),
         )
-
-    def _look(self, format: str) -> FrameScanner:
-        """A scanner for the first bytes of a stream."""
-        scanner = self.borrow(format)
-        self.give_back(scanner)
-        return scanner
