@@ -22,6 +22,12 @@ HINTS = {
     "nclsid": "the model that declares the class goes to --model",
 }
 """What may help, by code."""
+LEFT_OUT = {
+    "not_ip": "not IP",
+    "other_protocol": "other protocol",
+    "encapsulated": "encapsulated, not read",
+}
+"""What packets in no stream are called."""
 UNKNOWN = "unrecognised"
 """What streams of no known format are called."""
 
@@ -76,6 +82,8 @@ class Accounts:
     total: Sums = field(default_factory=Sums)
     errors: int = 0
     codes: dict[str, _Kind] = field(default_factory=dict)
+    left_out: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Packets and bytes of what is in no stream."""
 
     def add(self, table: str, batch: pa.RecordBatch) -> None:
         """Take a batch of any table."""
@@ -109,9 +117,19 @@ class Accounts:
         """A line for each format, and one for each frequent kind of error."""
         for name in sorted(self.formats, key=lambda each: (each == UNKNOWN, each)):
             yield f"{name}: {_sentence(self.formats[name])}"
+        yield from self.packets_left_out()
         if not self.is_balanced:
             yield "warning: the bytes do not sum up; this is a mistake in wireloom"
         yield from self.problems()
+
+    def packets_left_out(self) -> Iterator[str]:
+        """A line about packets that are in no stream, if there are any."""
+        if self.left_out:
+            parts = [
+                f"{packets:,} {LEFT_OUT[kind]} ({size:,} bytes)"
+                for kind, (packets, size) in self.left_out.items()
+            ]
+            yield f"packets in no stream: {'; '.join(parts)}"
 
     def problems(self) -> Iterator[str]:
         """A line for each of the most frequent kinds of errors."""
@@ -128,6 +146,10 @@ class Accounts:
             "total": self.total.to_dict(),
             "is_balanced": self.is_balanced,
             "errors": self.errors,
+            "left_out": {
+                kind: {"packets": packets, "bytes": size}
+                for kind, (packets, size) in self.left_out.items()
+            },
             "error_codes": {code: kind.number for code, kind in sorted(self.codes.items())},
         }
 

@@ -54,9 +54,11 @@ class CaptureOptions:
 
     formats: str | None
     ports: str | None
+    tunnels: str | None
     workers: int | None
 
 
+_NAMES = tuple(each.name for each in dataclasses.fields(CaptureOptions))
 _OPTIONS: tuple[Decorator, ...] = (
     click.option(
         "--formats",
@@ -70,6 +72,12 @@ _OPTIONS: tuple[Decorator, ...] = (
         help="What is spoken on these ports; detected on all others.",
     ),
     click.option(
+        "--tunnels",
+        type=Listed(lambda: ("vxlan", "geneve", "gtp")),
+        metavar="A,B,…",
+        help="Read the packets in UDP datagrams of these kinds: vxlan, geneve, gtp.",
+    ),
+    click.option(
         "--workers",
         type=click.IntRange(min=1),
         metavar="N",
@@ -79,11 +87,11 @@ _OPTIONS: tuple[Decorator, ...] = (
 
 
 def capture_options(command: Any) -> Any:
-    """``--formats --ports --workers``; the command gets them as `capturing`."""
+    """``--formats --ports --tunnels --workers``; the command gets them as `capturing`."""
 
     @wraps(command)
     def collected(**values: Any) -> Any:
-        capturing = CaptureOptions(*(values.pop(name) for name in ("formats", "ports", "workers")))
+        capturing = CaptureOptions(*(values.pop(name) for name in _NAMES))
         return command(capturing=capturing, **values)
 
     return apply(_OPTIONS, collected)
@@ -191,7 +199,7 @@ def make_settings(
             given[_dialect_of(value, reading.format)] = value
         else:
             texts[name] = str(value)
-    for name in ("formats", "ports"):
+    for name in ("formats", "ports", "tunnels"):
         if text := getattr(capturing, name):
             texts[name] = text
     if reading.format:

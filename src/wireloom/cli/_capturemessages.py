@@ -65,7 +65,7 @@ class CaptureMessages:
         self._nested = nested
         self._where = ("source", "stream") if has_sources else ("stream",)
         self._codecs: dict[str, Codec] = {}
-        self._accounts = Accounts()
+        self.accounts = Accounts()
         self._unread = 0
         # Bodies are read here, with the message that they are part of.
         rest = {key: value for key, value in reading.given.items() if key != "model"}
@@ -81,11 +81,11 @@ class CaptureMessages:
     @property
     def problems(self) -> int:
         """What could not be read."""
-        return self._accounts.errors + self._unread
+        return self.accounts.errors + self._unread
 
     def rows(self, table: str, batch: pa.RecordBatch) -> Iterator[Json]:
         """The rows of a batch."""
-        self._accounts.add(table, batch)
+        self.accounts.add(table, batch)
         if table == "frames":
             for frame in batch.to_pylist():
                 yield from self._message(frame)
@@ -142,7 +142,7 @@ class CaptureMessages:
     def summary(self) -> Iterator[str]:
         """A few lines for stderr."""
         yield f"{count(self.messages, 'message')}, {count(self.problems, 'problem')}"
-        yield from self._accounts.lines()
+        yield from self.accounts.lines()
 
 
 def _problem(row: dict[str, Any]) -> Json:

@@ -123,6 +123,7 @@ def batches(
     settings: Settings,
     workers: int | None = None,
     quiet: bool = False,
+    accounts: Accounts | None = None,
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """The batches of captures, with a progress bar.
 
@@ -132,12 +133,21 @@ def batches(
         settings: which tables.
         workers: how many threads decode; None: as many as are of use.
         quiet: no progress bar.
+        accounts: is told what is in no stream.
     """
-    from wireloom.tabulate import tabulate
+    from wireloom.tabulate import Totals, tabulate
 
-    workers = worker_count(names, workers)
+    workers, totals = worker_count(names, workers), Totals()
     with byte_bar(total_size(names), quiet) as show:
-        yield from tabulate(sources, settings, workers=workers, progress=lambda now: show(now.done))
+        yield from tabulate(
+            sources,
+            settings,
+            workers=workers,
+            progress=lambda now: show(now.done),
+            totals=totals,
+        )
+    if accounts is not None:
+        accounts.left_out = totals.left_out
 
 
 def write_tables(
@@ -160,7 +170,7 @@ def write_tables(
     started = time.monotonic()
     # A path without a suffix of a text or file is a folder: tables were asked for.
     if writing.path is None or suffix_of(writing.path) in SUFFIXES:
-        found = batches(names, sources, settings, workers, quiet)
+        found = batches(names, sources, settings, workers, quiet, accounts)
         _write_rows(found, wanted, writing, accounts, limit, names)
     else:
         if limit is not None:
@@ -168,7 +178,7 @@ def write_tables(
         _check_target(writing.path, wanted, names)
         # Files are written several times slower than one thread decodes: more of them would only
         # make rows wait, in memory.
-        found = batches(names, sources, settings, workers or 1, quiet)
+        found = batches(names, sources, settings, workers or 1, quiet, accounts)
         files = _write_files(found, wanted, settings, writing, accounts, file_bytes)
         if not quiet:
             _show_files(files, time.monotonic() - started)

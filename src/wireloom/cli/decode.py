@@ -271,7 +271,7 @@ def _decode_captures(
     from wireloom.cli._tablewriting import batches
 
     reader = CaptureMessages(reading, capturing, job.nested, has_sources=len(names) > 1)
-    found = batches(names, sources, reader.settings, capturing.workers, job.quiet)
+    found = batches(names, sources, reader.settings, capturing.workers, job.quiet, reader.accounts)
     where = ("ts", "stream")
     own = names[0] if len(names) == 1 else None
     out = _Output(job.writing, job.columns, job.errors, own, stack, where=where)

@@ -80,7 +80,9 @@ def command(
     names = sources or ("-",)
     settings = make_settings(reading, capturing, _TABLES, select=SELECT, nested=False)
     found = Statistics(top=top)
-    for table, batch in batches(names, opened(names), settings, capturing.workers, quiet):
+    for table, batch in batches(
+        names, opened(names), settings, capturing.workers, quiet, found.accounts
+    ):
         found.add(table, batch)
     found.close()
     if as_json:
@@ -96,6 +98,9 @@ def _report(found: Statistics, names: Sequence[str]) -> Iterator[str]:
     yield _headline(found, names)
     yield ""
     yield from _formats(found.accounts)
+    if found.accounts.left_out:
+        yield ""
+        yield from found.accounts.packets_left_out()
     if found.types:
         yield ""
         yield from _types(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,10 +88,18 @@ class Totals:
     """What could not be read: frames, nested messages, parts of captures."""
     damaged: int = 0
     """Bytes of captures that belong to no stream because they could not be read."""
+    left_out: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Packets and bytes that are in no stream: ``not_ip``, ``other_protocol``, ``encapsulated``."""
     rows: dict[str, int] = field(default_factory=dict)
     """Rows given out, by table."""
     formats: dict[str | None, Totals] = field(default_factory=dict)
     """The same by format of the stream; None: not recognised."""
+
+    def leave_out(self, found: Mapping[str, tuple[int, int]]) -> None:
+        """Packets of another capture that are in no stream."""
+        for kind, (packets, size) in found.items():
+            before = self.left_out.get(kind, (0, 0))
+            self.left_out[kind] = before[0] + packets, before[1] + size
 
     def add(self, row: dict[str, Any]) -> None:
         """One more stream, as its row of `accounting` tells."""

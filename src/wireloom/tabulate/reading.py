@@ -44,6 +44,7 @@ def tabulate(
     *,
     workers: int = 1,
     progress: Report | None = None,
+    totals: Totals | None = None,
     **options: Any,
 ) -> Batches:
     """The tables of captures: raw, pcap and pcapng, packed or not, read as one capture.
@@ -53,6 +54,7 @@ def tabulate(
         settings: what is wanted.
         workers: threads that decode. The rows are the same for any number.
         progress: told how far the reading is, from time to time.
+        totals: where to count what becomes of every byte.
         options: changes to the settings, by their names.
 
     Returns:
@@ -67,7 +69,7 @@ def tabulate(
     given = source_list(sources)
     if not chosen.is_typed:
         chosen = resolved(chosen, given)
-    return _tabulate(given, chosen, workers, progress)
+    return _tabulate(given, chosen, workers, progress, totals)
 
 
 def _settings(settings: Settings | None, options: dict[str, Any]) -> Settings:
@@ -83,9 +85,15 @@ def _settings(settings: Settings | None, options: dict[str, Any]) -> Settings:
 
 
 def _tabulate(
-    sources: list[Source], settings: Settings, workers: int, progress: Report | None
+    sources: list[Source],
+    settings: Settings,
+    workers: int,
+    progress: Report | None,
+    totals: Totals | None = None,
 ) -> Batches:
     tabulator = Tabulator(settings, workers=workers)
+    if totals is not None:
+        tabulator.totals = totals
     try:
         rest: list[Source] = []
         for source in sources:
@@ -102,6 +110,7 @@ def _tabulate(
                 done = capture.progress.done
                 progress(capture.progress)
         yield from tabulator.close()
+        tabulator.totals.leave_out(capture.packets.left_out)
         if progress is not None:
             progress(capture.progress)
     finally:
