@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wireloom.arrow.arrays import allocate, constant, null_array, numbers
+from wireloom.arrow.arrays import allocate, constant, int_scalar, null_array, numbers
 from wireloom.arrow.types import arrow_type
 from wireloom.errors import DecodeError
 from wireloom.framing import Frame, Problem, Record, Text
@@ -159,7 +159,7 @@ class Keys:
             if self.offsets is not None:
                 return numbers(self.offsets, type)
             found = numbers(batch.offsets, type)
-            return pc.add(found, self.base) if self.base else found
+            return pc.add(found, int_scalar(self.base)) if self.base else found
         if self.ts_ns is None:
             return null_array(type, count)
         if name == "ts_ns":

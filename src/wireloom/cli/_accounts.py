@@ -11,7 +11,7 @@ from wireloom.view import clip, escape
 if TYPE_CHECKING:
     from wireloom.tabulate.accounting import Account, Totals
 
-__all__ = ["UNKNOWN", "problem_lines", "summary_lines", "to_json"]
+__all__ = ["UNKNOWN", "left_out_lines", "problem_lines", "summary_lines", "to_json"]
 
 MAX_CODES = 5
 """Kinds of problems that a summary lists, the most frequent first."""
@@ -21,6 +21,12 @@ HINTS = {
     "nclsid": "the model that declares the class goes to --model",
 }
 """What may help, by code."""
+LEFT_OUT = {
+    "not_ip": "not IP",
+    "other_protocol": "other protocol",
+    "encapsulated": "encapsulated, not read",
+}
+"""What packets in no stream are called."""
 UNKNOWN = "unrecognised"
 """What streams of no known format are called."""
 
@@ -33,6 +39,7 @@ def summary_lines(totals: Totals, noun: str = "frame") -> Iterator[str]:
         account = totals.formats[format]
         if format is not None or account.captured or account.errors:
             yield f"{format or UNKNOWN}: {_sentence(account, noun)}"
+    yield from left_out_lines(totals)
     if not totals.is_balanced:
         yield "warning: the bytes do not sum up; this is a mistake in wireloom"
     yield from problem_lines(totals)
@@ -47,6 +54,16 @@ def problem_lines(totals: Totals) -> Iterator[str]:
             yield f"  hint: {HINTS[code]}"
 
 
+def left_out_lines(totals: Totals) -> Iterator[str]:
+    """A line about packets that are in no stream, if there are any."""
+    if totals.left_out:
+        parts = [
+            f"{packets:,} {LEFT_OUT[kind]} ({size:,} bytes)"
+            for kind, (packets, size) in totals.left_out.items()
+        ]
+        yield f"packets in no stream: {'; '.join(parts)}"
+
+
 def to_json(totals: Totals) -> dict[str, Any]:
     """The sums as JSON has them."""
     formats = {name or UNKNOWN: account.to_dict() for name, account in totals.formats.items()}
@@ -55,6 +72,10 @@ def to_json(totals: Totals) -> dict[str, Any]:
         "total": totals.to_dict(),
         "is_balanced": totals.is_balanced,
         "errors": totals.errors,
+        "left_out": {
+            kind: {"packets": packets, "bytes": size}
+            for kind, (packets, size) in totals.left_out.items()
+        },
         "error_codes": {code: kind.number for code, kind in sorted(totals.kinds.items())},
     }
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wireloom.arrow.arrays import allocate, constant, null_array, numbers
+from wireloom.arrow.arrays import allocate, constant, int_scalar, null_array, numbers
 from wireloom.arrow.bodies import Bodies
 from wireloom.arrow.frames import FrameBatch, Payloads, Refused
 from wireloom.columnar.messages import MessageDecoder
@@ -377,7 +377,7 @@ def _without(count: int, lost: Sequence[int]) -> pa.Array | None:
     for index in lost:
         flags[index] = 0
     found = pa.Array.from_buffers(pa.uint8(), count, [None, pa.py_buffer(flags)], 0)
-    return pc.equal(found, 1)
+    return pc.equal(found, int_scalar(1, pa.uint8()))
 
 
 def _raw(kernel: Any, batch: FrameBatch, kept: pa.Array | None) -> pa.Array:
@@ -386,7 +386,7 @@ def _raw(kernel: Any, batch: FrameBatch, kept: pa.Array | None) -> pa.Array:
     if kept is not None:
         starts, lengths = starts.filter(kept), lengths.filter(kept)
     count = len(starts)
-    sizes = pc.add(lengths, pa.scalar(1, pa.int32()))
+    sizes = pc.add(lengths, int_scalar(1, pa.int32()))
     total = pc.sum(lengths).as_py() or 0
     out, ends = allocate(total), allocate(4 * (count + 1))
     kernel.take_blobs(

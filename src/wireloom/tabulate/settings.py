@@ -118,14 +118,15 @@ class Settings:
         """
         found: dict[str, Any] = {}
         limits: dict[str, int] = {}
-        reassembly: dict[str, int] = {}
+        reassembly: dict[str, Any] = {}
         for name, text in options.items():
             if name in _READERS:
                 found[name] = _READERS[name](name, text)
             elif name in _LIMITS:
                 limits[name] = _number(name, text)
             elif name in _REASSEMBLY:
-                reassembly[name] = _number(name, text)
+                reader = _list if name == "tunnels" else _number
+                reassembly[name] = reader(name, text)
             else:
                 _check_name(name)
                 found.setdefault("options", {})[name] = text

@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wireloom.captures import NO_TIME, Counts, Dropped, Gap, Stream, StreamData
-from wireloom.columnar.framing import FrameBatch, FrameScanner
+from wireloom.columnar.framing import CUT, FrameBatch, FrameScanner
 from wireloom.framing import Problem
 from wireloom.rows import shown
 from wireloom.tabulate.desk import Desk
-from wireloom.tabulate.detection import CUT, PREFIX
+from wireloom.tabulate.detection import PREFIX
 from wireloom.tabulate.lots import Origin, Piece
 
 __all__ = ["UNKNOWN_PIECE", "StreamReader", "error_row"]
@@ -68,6 +68,7 @@ class StreamReader:
         "_is_known",
         "_is_udp",
         "_later",
+        "_looked",
         "_marks",
         "_missing",
         "_rest",
@@ -92,6 +93,7 @@ class StreamReader:
         self._later: list[dict[str, Any]] | None = None  # rows that belong behind what waits
         self._tail: Problem | None = None  # the end of the last datagram, which a hole may have cut
         self._captured = self._missing = 0
+        self._looked = 0  # bytes that were looked at and told no format
         format = desk.detector.by_port(stream.src_port, stream.dst_port)
         self._is_known = format is not None
         self.origin.format = format
@@ -158,7 +160,7 @@ class StreamReader:
         self.decide()
         self._finish(event.offset)
         self._behind = event.offset + event.length
-        if self.origin.format is None:
+        if self.origin.format is None and self._looked < PREFIX:
             self._is_known = False  # what is behind the hole may tell more
 
     def dropped(self, event: Dropped) -> None:
@@ -199,8 +201,14 @@ class StreamReader:
     def _decide(self, size: int | None) -> bool:
         """Look at the first bytes; whether the format is then known, or known to be unknown."""
         is_last = size is None or size >= PREFIX
-        format = self._desk.detector.by_bytes(bytes(self._rest[:size]), is_all=is_last)
+        data, starts = bytes(self._rest[:size]), None
+        if self._is_udp:
+            last = self._at + len(data)
+            starts = [place - self._at for place in self._marks if self._at <= place < last]
+        format = self._desk.detector.by_bytes(data, is_all=is_last, starts=starts)
         self._is_known = is_last or format is not None
+        if is_last:
+            self._looked += len(data)
         self.origin.format = format
         return self._is_known
 
