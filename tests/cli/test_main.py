@@ -111,7 +111,7 @@ def test_wrong_usage_exits_with_2(words: list[str], run: Callable[..., Any]) -> 
             "some\\nfile: Permission denied",
         ),
         (OSError("strange"), 1, "Error: strange"),
-        (KeyboardInterrupt(), 130, ""),
+        (KeyboardInterrupt(), 130, "interrupted\n"),
         (BrokenPipeError(), 141, ""),
     ],
 )
