@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wireloom.errors import DecodeError, OptionError
+from wireloom.errors import DecodeError
 from wireloom.format import COMMON_OPTIONS, Format
 from wireloom.formats import get, names
 from wireloom.framing import Frame, Framer, Problem, Record, scan
 from wireloom.messages import Message
+from wireloom.options import by_format
 from wireloom.outline import Node
 from wireloom.wire import Buffer, Limits
 
@@ -88,20 +89,23 @@ class Codec:
 
 
 def options_of(found: Format, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of some options that a format has.
+    """Those of some options that a format has, as it takes them.
 
-    A name with a dot is for one format: ``blaze.dialect``. Without it an option goes to every
-    format that has it and, where there are choices, that has this one.
+    They are spelled as in `wireloom.options`; what is for other formats is left out.
+
+    Raises:
+        OptionError: a value cannot be used.
     """
     own = {option.name: option for option in (*found.options, *COMMON_OPTIONS)}
     taken: dict[str, Any] = {}
-    for name, value in given.items():
-        prefix, dot, rest = name.rpartition(".")
-        option = own.get(rest)
-        if option is None or (dot and prefix != found.name):
+    # The more exact spelling comes last, and wins.
+    for spelling, value in sorted(given.items(), key=lambda item: "." in item[0]):
+        owner, dot, name = spelling.rpartition(".")
+        option = own.get(name)
+        if option is None or (dot and owner != found.name):
             continue
         if dot or not option.choices or value in option.choices:
-            taken[rest] = value
+            taken[name] = option.read(value)
     return taken
 
 
@@ -115,8 +119,6 @@ def message_codecs(given: Mapping[str, Any]) -> list[Codec]:
         SourceError: a dictionary among the options cannot be found or read.
     """
     formats = [each for each in map(get, names()) if each.kind == "message"]
-    taken = [options_of(each, given) for each in formats]
-    for name, value in given.items():
-        if not any(name.rpartition(".")[2] in own for own in taken):
-            raise OptionError(f"no format of messages has the option {name!r} with {value!r}")
-    return [Codec(each, *each.check_options(own)) for each, own in zip(formats, taken, strict=True)]
+    common = {option.name for option in COMMON_OPTIONS}
+    by_format({name: value for name, value in given.items() if name not in common}, formats)
+    return [Codec(each, *each.check_options(options_of(each, given))) for each in formats]

@@ -66,7 +66,8 @@ def nested(
         max_bytes: payload bytes to read in total; what goes beyond is reported as unreadable.
         on_unreadable: called with each payload that has a magic but does not read. Without it,
             such a payload gives nothing.
-        options: passed to the formats that have them, such as ``strict`` or a dictionary.
+        options: passed to the formats that have them, such as ``strict`` or a dictionary; see
+            `wireloom.options`.
 
     Raises:
         OptionError: no format of messages has such an option, or a value is bad.

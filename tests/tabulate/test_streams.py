@@ -82,7 +82,7 @@ def test_ended_streams_leave_nothing_behind():
         list(tabulator.feed(StreamData(stream, 0, data, NO_MARKS, NO_MARKS)))
         counts = Counts(captured=len(data), delivered=len(data))
         list(tabulator.feed(StreamEnd(stream, len(data), "fin", counts)))
-    assert not tabulator._streams
+    assert not tabulator._streams._streams
     list(tabulator.close())
     assert tabulator.totals.streams == 50
 
@@ -137,7 +137,7 @@ def test_the_format_may_be_told_by_what_is_behind_a_hole():
 
 
 def test_too_many_undecided_bytes_are_decided_early(monkeypatch):
-    monkeypatch.setattr("wireloom.tabulate.tabulator.MAX_UNDECIDED", 100)
+    monkeypatch.setattr("wireloom.tabulate.streamtable.MAX_UNDECIDED", 100)
     data = b"".join(get("tibmsg").samples().values())[:200]
     events = [
         StreamData(

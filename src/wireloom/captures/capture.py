@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from wireloom.captures.bytesource import ByteSource, is_pipe
-from wireloom.captures.container import Kernel, fault_of
+from wireloom.captures.container import fault_of
 from wireloom.captures.events import Damage, Event, Stream
 from wireloom.captures.packets import packet_reader
 from wireloom.captures.raw import read_raw
 from wireloom.captures.tcp import PacketCounts, Reassembler, ReassemblyLimits
 from wireloom.captures.window import CHUNK, Window
 from wireloom.errors import OptionError
-from wireloom.kernel import load
+from wireloom.kernel import Kernel, load
 
 __all__ = ["Capture", "Progress", "Source", "source_list"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +16,7 @@ from wireloom.cli._input import PathOrDash, chunks, joined, open_stdin
 from wireloom.cli._options import DecodeOptions, Decorator, Listed, apply
 from wireloom.cli._progress import total_size
 from wireloom.errors import OptionError
-from wireloom.formats import names
+from wireloom.formats import get, names
 
 if TYPE_CHECKING:
     from wireloom.captures import Source
@@ -172,17 +171,21 @@ def make_settings(
         OptionError: an option is unknown, or its value cannot be used.
         SourceError: a file that one names cannot be read.
     """
+    from wireloom.options import declared
     from wireloom.tabulate import Settings
 
     texts: dict[str, str] = {}
+    own: dict[str, Any] = {}
     given: dict[str, Any] = {"tables": tuple(tables), **more}
+    known = declared()
+    read = [] if reading.format is None else [option.name for option in get(reading.format).options]
     for name, value in reading.given.items():
-        if name in ("dictionary", "model", "strict"):
+        if name == "strict":
             given[name] = value
-        elif name in ("proto", "bind"):
-            given[name] = tuple(value)
-        elif name == "dialect":
-            given[_dialect_of(value, reading.format)] = value
+        elif name in read:
+            own[f"{reading.format}.{name}"] = value
+        elif name.rpartition(".")[2] in known:
+            own[name] = value
         else:
             texts[name] = str(value)
     for name in ("formats", "ports"):
@@ -192,7 +195,7 @@ def make_settings(
         if capturing.formats:
             raise OptionError("--format and --formats exclude each other")
         given["formats"] = (reading.format,)
-    return dataclasses.replace(Settings.from_options(texts), **given)
+    return Settings.from_options(texts).changed(**given, options=own)
 
 
 def open_messages(
@@ -224,16 +227,11 @@ def open_messages(
 
     if reading.format and capturing.formats:
         raise OptionError("--format and --formats exclude each other")
-    given: dict[str, Any] = dict(reading.given)
-    known = names()
     if reading.format:
         # With a named format, an option that is none of it is a mistake.
         format = get(reading.format)
         own = reading.split(format)[0] if nested else reading
         format.check_options(own.for_format(format))
-        known = (reading.format, *known) if nested else (reading.format,)
-    for name in known:
-        given = DecodeOptions(None, given).for_format(get(name))
     texts = {"formats": capturing.formats, "ports": capturing.ports}
     places = Settings.from_options({name: text for name, text in texts.items() if text})
     return open_capture(
@@ -243,7 +241,7 @@ def open_messages(
         ports=places.ports,
         progress=None if progress is None else lambda now: progress(now.done),
         on_wait=on_wait,
-        **given,
+        **reading.given,
     )
 
 
@@ -271,20 +269,3 @@ def say_if_empty(done: int, quiet: bool = False) -> None:
     """Say that nothing was read: no error, but rarely what somebody wanted."""
     if not done and not quiet:
         click.echo("the input is empty", err=True)
-
-
-def _dialect_of(dialect: str, format: str | None) -> str:
-    """Which setting a dialect is for: that of the format, or of the one that has such a dialect."""
-    from wireloom.formats import get
-
-    known = {
-        name: option.choices
-        for name in names()
-        for option in get(name).options
-        if option.name == "dialect"
-    }
-    for name, choices in known.items():
-        if (name == format or format is None) and dialect in choices:
-            return f"{name}_dialect"
-    listed = "; ".join(f"{name}: {', '.join(choices)}" for name, choices in known.items())
-    raise OptionError(f"no dialect {dialect!r}; there are {listed}")

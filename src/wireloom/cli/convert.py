@@ -20,7 +20,8 @@ from wireloom.cli._capture import (
     stream_options,
 )
 from wireloom.cli._flat import json_line
-from wireloom.cli._help import Command, examples
+from wireloom.cli._formatoptions import ReadingCommand
+from wireloom.cli._help import examples
 from wireloom.cli._input import chunks, file_argument, joined, lines, open_binary
 from wireloom.cli._options import (
     JSON_SUFFIXES,
@@ -56,7 +57,7 @@ _Item = tuple[str, Message | str]
 
 
 @click.command(
-    cls=Command,
+    cls=ReadingCommand,
     epilog=examples(
         "wireloom convert quotes.tibmsg --to tibrv -o quotes.tibrv",
         "wireloom convert quotes.tibrv --to json > quotes.jsonl",
@@ -99,8 +100,8 @@ def command(
     What the other format cannot express is reported on stderr, a line for each kind of loss.
     Messages that cannot be converted at all are named and left out; the exit status is then 1.
     """
-    if to == "qform" and not (target or "dictionary" in reading.given):
-        raise click.UsageError("a qform is made with a dictionary: --to-dictionary FILE")
+    if _needs_dictionary(to) and not (target or "dictionary" in reading.given):
+        raise click.UsageError(f"a {to} is made with a dictionary: --to-dictionary FILE")
     report = _Report()
     with ExitStack() as stack:
         items = _items(source, to, reading, capturing, quiet, stack)
@@ -154,9 +155,15 @@ class _Report:
         click.echo(f"{done} converted to {to}{failures}{kinds}", err=True)
 
 
+def _needs_dictionary(format: str) -> bool:
+    from wireloom.conversion import NEEDS_DICTIONARY  # late: it imports formats
+
+    return format in NEEDS_DICTIONARY
+
+
 def _choose(message: Message, target: str | None, reading: DecodeOptions) -> str | None:
     """The dictionary to write with: the one to read with, unless another is named."""
-    if target is None and message.format != "qform":
+    if target is None and not _needs_dictionary(message.format):
         given: str | None = reading.given.get("dictionary")
         return given
     return target
@@ -200,7 +207,7 @@ def _items(
         stream = joined(chain([head], data), source)
     # A dictionary may be meant for the format to make, and be none of the format read.
     show = stack.enter_context(byte_bar(total_size([source]), quiet))
-    nested = to == "qform"
+    nested = _needs_dictionary(to)
     capture = open_messages([stream], reading, capturing, nested=nested, progress=show)
     stack.callback(say_unused, capture, reading, nested=nested, quiet=quiet)
     return _from_capture(capture, quiet)

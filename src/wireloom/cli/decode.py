@@ -22,7 +22,8 @@ from wireloom.cli._capture import (
     say_unused,
 )
 from wireloom.cli._chosen import ChosenSink
-from wireloom.cli._help import Command, examples
+from wireloom.cli._formatoptions import ReadingCommand
+from wireloom.cli._help import examples
 from wireloom.cli._input import PathOrDash, open_binary
 from wireloom.cli._options import (
     DecodeOptions,
@@ -54,7 +55,7 @@ def _table_names() -> tuple[str, ...]:
 
 
 @click.command(
-    cls=Command,
+    cls=ReadingCommand,
     epilog=examples(
         "wireloom decode capture.bin",
         "wireloom decode capture.bin --csv --columns frame_offset,packet,nonce -o hello.csv",

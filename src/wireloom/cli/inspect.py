@@ -19,7 +19,8 @@ from wireloom.cli._capture import (
     say_if_empty,
     stream_options,
 )
-from wireloom.cli._help import Command, examples
+from wireloom.cli._formatoptions import ReadingCommand
+from wireloom.cli._help import examples
 from wireloom.cli._hex import HexError, parse_hex
 from wireloom.cli._input import chunks, from_text, joined, open_binary, skip
 from wireloom.cli._options import DecodeOptions, decode_options, force_option, limit_option
@@ -47,7 +48,7 @@ class _Section:
 
 
 @click.command(
-    cls=Command,
+    cls=ReadingCommand,
     epilog=examples(
         "wireloom inspect 0003 0000 0000 0000 0000",
         "wireloom inspect capture.bin --offset 333 --limit 1",

@@ -7,6 +7,7 @@ import json
 import click
 
 from wireloom.cli._help import Group, examples
+from wireloom.cli._serve_blaze import blaze
 
 __all__ = ["command"]
 
@@ -14,8 +15,9 @@ __all__ = ["command"]
 @click.group(
     cls=Group,
     epilog=examples(
+        "wireloom serve blaze --model fleet.blz --store sqlite:///fleet.db",
         "wireloom serve nais --line board=tcp://127.0.0.1:3001 --line web=tcp://127.0.0.1:3002"
-        " --route board-web"
+        " --route board-web",
     ),
 )
 def command() -> None:
@@ -64,3 +66,6 @@ def nais(lines: tuple[str, ...], routes: tuple[str, ...]) -> None:
 
     asyncio.run(serve())
     click.echo(json.dumps({"event": "stopped", **junction.router.counters.to_dict()}), err=True)
+
+
+command.add_command(blaze)

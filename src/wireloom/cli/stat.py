@@ -17,7 +17,8 @@ from wireloom.cli._capture import (
     make_settings,
     opened,
 )
-from wireloom.cli._help import Command, examples
+from wireloom.cli._formatoptions import ReadingCommand
+from wireloom.cli._help import examples
 from wireloom.cli._options import DecodeOptions, decode_options
 from wireloom.cli._progress import total_size
 from wireloom.cli._sizes import count, show_size, show_time
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_TABLES = ("frames", "blaze", "gaps", "accounting")
+_TABLES = ("frames", "gaps", "accounting")
 _BAR = 40
 """Characters of the longest bar."""
 _BINS = 24
@@ -40,7 +41,7 @@ _MAX_NAME = 60
 
 
 @click.command(
-    cls=Command,
+    cls=ReadingCommand,
     epilog=examples(
         "wireloom stat day1.pcapng.zst",
         "wireloom stat day1-*.pcap --ports 7000=blaze --top 20",
@@ -74,11 +75,14 @@ def command(
     captured bytes = decoded + quarantined + gap + duplicate. The exit status is 1 when something
     could not be read.
     """
-    from wireloom.cli._statistics import SELECT, Statistics
+    from wireloom.cli._statistics import SELECT, Statistics, exchange_columns
     from wireloom.cli._tablewriting import batches
 
     names = sources or ("-",)
-    settings = make_settings(reading, capturing, _TABLES, select=SELECT, nested=False)
+    packets = exchange_columns()
+    settings = make_settings(
+        reading, capturing, (*_TABLES, *packets), select={**SELECT, **packets}, nested=False
+    )
     found = Statistics(top=top)
     for table, batch in batches(
         names, opened(names), settings, capturing.workers, quiet, totals=found.totals
@@ -114,11 +118,13 @@ def _report(found: Statistics, names: Sequence[str]) -> Iterator[str]:
                 for start, frames, size in bins
             ]
         )
-    for title, histogram, show in (
+    histograms: list[tuple[str, Histogram, Callable[[int], str]]] = [
         ("frame sizes in bytes", found.sizes, str),
         ("time between frames of a stream", found.arrivals, show_duration),
-        ("blaze: request → response", found.latencies.histogram, show_duration),
-    ):
+    ]
+    for format, each in found.latencies.items():
+        histograms.append((f"{format}: request → response", each.histogram, show_duration))
+    for title, histogram, show in histograms:
         if histogram.number:
             yield ""
             yield from _histogram(title, histogram, show)

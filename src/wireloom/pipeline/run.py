@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from wireloom.arrow.arrays import from_rows
 from wireloom.captures.finding import is_remote, is_there
-from wireloom.columnar.arrays import from_rows
 from wireloom.errors import OptionError, SourceError
 from wireloom.lake import (
     Change,

@@ -45,7 +45,7 @@ class Desk:
         self.detector = Detector(settings, self._look)
         self.looks = (*_EARLY, FIRST_LOOK, PREFIX) if is_live else (FIRST_LOOK, PREFIX)
         """After how many bytes a stream's format is looked for."""
-        self._options = settings.scanner_options if options is None else options
+        self._options = settings.packet_options if options is None else options
         self._settings = settings
         self._idle: dict[str, list[FrameScanner]] = {}
 

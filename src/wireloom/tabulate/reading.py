@@ -22,6 +22,7 @@ from wireloom.errors import OptionError
 from wireloom.kernel import load
 from wireloom.tables import table, wide_column
 from wireloom.tabulate.accounting import Account, Totals
+from wireloom.tabulate.connections import told_formats
 from wireloom.tabulate.decoding import Decoded, LotDecoder
 from wireloom.tabulate.desk import Desk
 from wireloom.tabulate.detection import PREFIX
@@ -55,7 +56,7 @@ def tabulate(
         workers: threads that decode. The rows are the same for any number.
         progress: told how far the reading is, from time to time.
         totals: where to count what becomes of every byte.
-        options: changes to the settings, by their names.
+        options: changes to the settings, as for `Settings.changed`.
 
     Returns:
         Pairs of a table's name and a record batch.
@@ -65,23 +66,11 @@ def tabulate(
         SourceError: a file cannot be opened or read.
         DecodeError: something cannot be read, in the mode ``failfast``.
     """
-    chosen = _settings(settings, options)
+    chosen = (settings or Settings()).changed(**options)
     given = source_list(sources)
     if not chosen.is_typed:
         chosen = resolved(chosen, given)
     return _tabulate(given, chosen, workers, progress, totals)
-
-
-def _settings(settings: Settings | None, options: dict[str, Any]) -> Settings:
-    known = {each.name for each in dataclasses.fields(Settings)}
-    if unknown := sorted(set(options) - known):
-        raise OptionError(f"there is no option {unknown[0]!r}; there are {', '.join(known)}")
-    if "columns" in options and "tables" not in options:
-        before = settings.tables if settings is not None else Settings().tables
-        options["tables"] = tuple(dict.fromkeys((*before, "wide")))
-    if settings is None:
-        return Settings(**options)
-    return dataclasses.replace(settings, **options) if options else settings
 
 
 def _tabulate(
@@ -138,8 +127,8 @@ def _raw_path(source: Source, settings: Settings) -> Path | None:
         size = opened.read_into(head)
     if is_pcap(head[:size]) or is_pcapng(head[:size]):
         return None
-    if settings.model is not None and "blaze" in (settings.formats or ("blaze",)):
-        return None  # events are read with what the stream told before
+    if told_formats(settings):
+        return None  # bodies are read with what the stream told before
     return path
 
 
@@ -183,7 +172,7 @@ def _scan_settings(settings: Settings, format: str, kernel: Any) -> dict[str, An
         "limits": settings.limits,
         "strict": settings.strict,
         "kernel": kernel,
-        **settings.scanner_options(format),
+        **settings.packet_options(format),
     }
 
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from wireloom.arrow.arrays import from_rows
 from wireloom.captures import Damage, Event, StreamData, StreamEnd
-from wireloom.columnar.arrays import from_rows
 from wireloom.errors import DecodeError
 from wireloom.kernel import load
 from wireloom.tabulate.accounting import Totals, balanced
 from wireloom.tabulate.collecting import Collector
-from wireloom.tabulate.connections import Connections
+from wireloom.tabulate.connections import Connections, told_formats
 from wireloom.tabulate.decoding import Decoded, LotDecoder
 from wireloom.tabulate.desk import Desk
 from wireloom.tabulate.lots import Lot
@@ -61,10 +61,10 @@ class Tabulator:
         self._kernel = load() if kernel is None else kernel
         self._decoder = LotDecoder(settings, kernel=self._kernel)
         self._connections: Connections | None = None
-        if settings.model is not None and "blaze" in (settings.formats or ("blaze",)):
+        if told_formats(settings):
             self._connections = Connections(settings, self._kernel)
         self._bytes: object = None  # what the data of the last events lies in
-        self._settled = 0  # pieces of the lot whose bodies' classes are known
+        self._settled = 0  # pieces of the lot of which it is known what their bodies are
         self._touched: dict[int, StreamReader] = {}
         self._streams = StreamTable(lambda put: Desk(settings, self._kernel, put))
         self._collector = Collector(settings)
@@ -171,15 +171,21 @@ class Tabulator:
             self._touched[event.stream.number] = self._streams.reader(event.stream)
 
     def _settle(self) -> None:
-        """Find the classes of the bodies that have come."""
+        """Find out what the bodies are that have come."""
         if self._connections is None:
             return
+        formats = self._connections.formats
         pieces = [
             piece
             for piece in self._streams.lot.pieces[self._settled :]
-            if piece.batch is not None and piece.batch.count and piece.batch.format == "blaze"
+            if piece.batch is not None and piece.batch.count and piece.batch.format in formats
         ]
-        waiting = [each for reader in self._touched.values() for each in reader.glance("blaze")]
+        waiting = [
+            each
+            for reader in self._touched.values()
+            for format in formats
+            for each in reader.glance(format)
+        ]
         self._touched.clear()
         self._connections.settle(pieces, waiting)
         self._settled = len(self._streams.lot.pieces)
