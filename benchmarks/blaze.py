@@ -151,9 +151,7 @@ def raw_postgres(url: str, count: int) -> float:
 
 def half_load(address: str, rate: float, seconds: float) -> dict[str, float]:
     """Latency of transactions at half of what is possible."""
-    load = Load(
-        "latency", address, rate=rate / 2, seconds=seconds, size=SIZE, first=10_000_000
-    )
+    load = Load("latency", address, rate=rate / 2, seconds=seconds, size=SIZE, first=10_000_000)
     load.begin()
     return load.end()
 
@@ -219,7 +217,11 @@ def main(quick: bool) -> dict[str, Any]:
                     lambda n=readers, c=count: fan_out("blaze", program.address, n, c),  # type: ignore[misc]
                     lambda n=readers, c=count: fan_out("nats", address, n, c),  # type: ignore[misc]
                 )
-                row = {"blaze": round(ours), "nats": round(theirs), "ratio": round(ours / theirs, 2)}
+                row = {
+                    "blaze": round(ours),
+                    "nats": round(theirs),
+                    "ratio": round(ours / theirs, 2),
+                }
                 result["fan_out"][f"1 to {readers}"] = row
                 print(f"fan-out 1 to {readers:>3}: {ours:>9,.0f}/s, NATS {theirs:>9,.0f}/s, "
                       f"{ours / theirs:.2f}x")  # fmt: skip

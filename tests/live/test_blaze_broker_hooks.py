@@ -96,7 +96,9 @@ async def test_transactions_reach_the_store_in_their_order_whatever_handlers_do(
         await asyncio.sleep(0.05 if tx.action is Action.INS else 0)
 
     async with serving(hooks=hooks) as broker, await Raw.connect(broker) as raw:
-        raw.send(raw.request(prid=1), raw.request(Action.UPD, prid=2), raw.request(Action.DEL, prid=3))
+        raw.send(
+            raw.request(prid=1), raw.request(Action.UPD, prid=2), raw.request(Action.DEL, prid=3)
+        )
         for prid in (1, 2, 3):
             await raw.expect(TransactionResponse, txprid=prid, txresl=1)
 

@@ -148,7 +148,7 @@ def test_too_many_undecided_bytes_are_decided_early(monkeypatch):
     found, tabulator = _feed(Settings(), events)
     check_accounts(found)
     assert {row["format"] for row in found["accounting"]} == {"tibmsg"}
-    assert tabulator._undecided == 0
+    assert tabulator._streams._undecided == 0
 
 
 def test_batches_have_about_as_many_rows_as_are_wanted():
