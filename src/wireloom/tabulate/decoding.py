@@ -200,7 +200,8 @@ class LotDecoder:
         """Rows of the bodies of some frames; gives the column of the packet table."""
         joined = part.joined
         format = joined.batch.format
-        body = get(format).columns().body
+        columns = get(format).columns()
+        body, where = columns.body, {"path": columns.payload or ""}
         has_texts = format in self._tables and body in self._tables[format].names
         texts = []
         words = joined.words
@@ -219,7 +220,7 @@ class LotDecoder:
             for each in made.refused:
                 piece = part.owner(first + each.index)
                 row = part.key(first + each.index, each.offset, len(each.data))
-                errors.append((piece, row | _why(format, "message", each) | {"path": "body"}))
+                errors.append((piece, row | _why(format, "message", each) | where))
             for run in made.payloads or ():
                 self._feed(part, shifted(run, first), found, errors)
             texts.append(made.texts)
