@@ -15,7 +15,7 @@ from functools import cache
 from ipaddress import IPv4Address
 from typing import Any, Final
 
-from wireloom.columns import Columns, Row
+from wireloom.columns import Columns, Row, failure_row
 from wireloom.errors import DecodeError
 from wireloom.format import COMMON_OPTIONS
 from wireloom.formats import get, names
@@ -186,18 +186,8 @@ class _Rows:
         try:
             messages = self._walk.read(reader, data, depth)
         except DecodeError as error:
-            self.found.errors.append(
-                {
-                    "path": shown(path),
-                    "layer": "message",
-                    "format": reader.format.name,
-                    "code": error.code,
-                    "reason": error.reason,
-                    "at": None,
-                    "field": error.path,
-                    "raw": data,
-                }
-            )
+            why = failure_row("message", reader.format.name, error, data, None)
+            self.found.errors.append({"path": shown(path)} | why)
             return []
         if len(messages) == 1:
             return [(messages[0], path)]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -186,32 +187,53 @@ def test_problems_are_rows_of_errors(tmp_path: Path) -> None:
     assert account["captured"] == len(damaged()) == account["decoded"] + account["quarantined"]
 
 
+def write_pcapng(path: Path, data: bytes) -> None:
+    """The stream in both directions of a TCP connection."""
+    from wireloom.generate.traffic.containers import pcapng
+    from wireloom.generate.traffic.conversation import Conversation
+
+    talk = Conversation("10.0.0.1:4000", "10.0.0.2:6543", mss=50)
+    packets = [*talk.open(), *talk.send(data), *talk.answer(data), *talk.close()]
+    path.write_bytes(pcapng(packets, link_type=talk.link_type))
+
+
 @pytest.mark.parametrize("options", [[], ["--ports", "6543=toy"], ["--format", "toy"]])
-def test_the_commands_read_a_capture(options: list[str], tmp_path: Path) -> None:
-    path = tmp_path / "toy.pcap"
-    write_pcap(path, stream())
-    decoded = CliRunner().invoke(main, ["decode", str(path), "--json", *options])
+@pytest.mark.parametrize("name", ["toy.bin", "toy.pcap", "toy.pcapng"])
+def test_the_commands_read_a_capture(name: str, options: list[str], tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(stream())
+    if name != "toy.bin":
+        (write_pcap if name == "toy.pcap" else write_pcapng)(path, stream())
+    count = 40 if name == "toy.pcapng" else 20
+    run = CliRunner().invoke
+    decoded = run(main, ["decode", str(path), "--json", *options])
     assert decoded.exit_code == 0, decoded.output
-    assert '"colour"' in decoded.output
-    stat = CliRunner().invoke(main, ["stat", str(path), "--json", *options])
+    rows = [json.loads(line) for line in decoded.stdout.splitlines()]
+    assert [row["format"] for row in rows] == ["toy"] * count
+    assert rows[1]["colour"] == "RED"
+    stat = run(main, ["stat", str(path), "--json", *options])
     assert stat.exit_code == 0, stat.output
-    assert "toy" in json.dumps(stat.output)
+    total = json.loads(stat.stdout)["accounting"]["total"]
+    assert (total["frames"], total["decoded"]) == (count, count // 20 * len(stream()))
+    wanted = "frames,toy,messages,fields,errors,accounting"
+    out = tmp_path / "tables"
+    made = run(main, ["decode", str(path), "--tables", wanted, "-o", f"{out}/", *options])
+    assert made.exit_code == 0, made.output
+    counts = {each.stem: pq.read_metadata(each).num_rows for each in out.rglob("*.parquet")}
+    assert counts["frames"] == counts["toy"] == count
+    assert (counts["messages"], counts["fields"]) == (count // 4, 3 * count // 4)
 
 
 @pytest.mark.parametrize("options", [{}, {"ports": {6543: "toy"}}])
 def test_tcp_in_pcapng_goes_through_the_pipeline_into_a_lake(
     options: dict[str, Any], tmp_path: Path
 ) -> None:
-    from wireloom.generate.traffic.containers import pcapng
-    from wireloom.generate.traffic.conversation import Conversation
     from wireloom.lake import Lake, read, totals
     from wireloom.pipeline import run_pipeline
     from wireloom.tabulate import Settings
 
-    talk = Conversation("10.0.0.1:4000", "10.0.0.2:6543", mss=50)
-    packets = [*talk.open(), *talk.send(stream()), *talk.answer(stream()), *talk.close()]
     path = tmp_path / "toy.pcapng"
-    path.write_bytes(pcapng(packets, link_type=talk.link_type))
+    write_pcapng(path, stream())
     run_pipeline(path, tmp_path / "lake", Settings(**options))
     lake = Lake(tmp_path / "lake")
     assert [read(lake, name).num_rows for name in ("toy", "messages", "fields")] == [40, 10, 30]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,12 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("pyspark")
+
+from wireloom.formats import REGISTRY, _load
+from wireloom.spark.options import SourceOptions
+from wireloom.spark.source import WireloomReader
+from wireloom.spark.streaming import WireloomStreamReader
+from wireloom.spark.tailing import Tail
 
 TOYS = Path(__file__).parents[1] / "conformance"
 
@@ -49,7 +56,9 @@ spark.stop()
 """
 
 
-@pytest.mark.slow
+# It starts a Spark of its own. `test_the_source_reads_its_table_in_this_process` shows nearly the
+# same without one.
+@pytest.mark.nightly
 def test_a_format_of_another_package_is_a_table(tmp_path: Path) -> None:
     site = tmp_path / "site"
     for name in ("toy_format", "toy_note"):
@@ -85,3 +94,42 @@ def test_a_format_of_another_package_is_a_table(tmp_path: Path) -> None:
     assert account["format"] == "toy"
     assert account["captured"] == account["decoded"] == data.stat().st_size
     assert found["streamed"] == 10
+
+
+def test_the_source_reads_its_table_in_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(TOYS))
+    monkeypatch.setitem(REGISTRY, "toy", "toy_format")
+    monkeypatch.setitem(REGISTRY, "note", "toy_note")
+    from toy_format import Colour, Move, Say
+    from toy_note import FORMAT
+
+    frames = [Move(x=300, colour=Colour.RED), Say(text=FORMAT.samples()["tea"])]
+    path = tmp_path / "toy.bin"
+    path.write_bytes(b"".join(each.encode() for each in frames * 5))
+
+    def rows(table: str, **options: str) -> list[dict[str, object]]:
+        given = SourceOptions.read({"path": str(path), "table": table, **options}).resolved()
+        reader = WireloomReader(given, list(given.schema.names))
+        found = []
+        for task in reader.partitions():
+            sent, part = pickle.loads(pickle.dumps((reader, task)))
+            found += [row for batch in sent.read(part) for row in batch.to_pylist()]
+        return found
+
+    packets = rows("toy", split_bytes="60")
+    assert [row["x"] for row in packets] == [300, None] * 5
+    skipped = rows("fields", **{"note.shout": "true", "skip": "cups"})
+    assert [row["name"] for row in skipped] == ["WHAT", "LEAF"] * 5
+    options = SourceOptions.read({"path": str(path), "table": "toy", "finish_after": "0"})
+    tail, stream = Tail(options), WireloomStreamReader(options, list(options.schema.names))
+    start = {}
+    found = []
+    for now in (2e9, 3e9, 4e9):
+        end = tail.advance(start, None, now)
+        for task in tail.partitions(start, end):
+            found += [row for batch in stream.read(task) for row in batch.to_pylist()]
+        start = end
+    assert [row["x"] for row in found] == [300, None] * 5
+    _load.cache_clear()

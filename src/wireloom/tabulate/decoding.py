@@ -19,6 +19,7 @@ from wireloom.arrow.bodies import Bodies
 from wireloom.arrow.frames import FrameBatch, Payloads, Refused
 from wireloom.columnar.messages import MessageDecoder
 from wireloom.columnar.packets import BodyColumn, PacketDecoder, PacketRows
+from wireloom.columns import failure_row
 from wireloom.formats import get
 from wireloom.kernel import load
 from wireloom.messages import Message
@@ -406,15 +407,7 @@ def _raw(kernel: Any, batch: FrameBatch, kept: pa.Array | None) -> pa.Array:
 
 def _why(format: str, layer: str, refused: Refused) -> dict[str, Any]:
     error = refused.error
-    return {
-        "layer": layer,
-        "format": format,
-        "code": error.code,
-        "reason": error.reason,
-        "at": refused.offset + error.offset,
-        "field": error.path,
-        "raw": refused.data,
-    }
+    return failure_row(layer, format, error, refused.data, refused.offset + error.offset)
 
 
 def _plain(rows: pa.RecordBatch) -> list[dict[str, Any]]:
