@@ -69,10 +69,10 @@ def format_page(format_: Format) -> str:
 
 def options_table(options: Iterable[Option]) -> str:
     rows = [
-        (f"`{o.name}`", f"`{o.default!r}`", ", ".join(f"`{c}`" for c in o.choices), o.doc)
+        (f"`{o.name}`", o.type, f"`{o.default!r}`", ", ".join(f"`{c}`" for c in o.choices), o.doc)
         for o in options
     ]
-    return table(("option", "default", "choices", "what it does"), rows)
+    return table(("option", "type", "default", "choices", "what it does"), rows)
 
 
 def cli_page() -> str:

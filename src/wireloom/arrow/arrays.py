@@ -9,15 +9,13 @@ from __future__ import annotations
 import array
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from wireloom.arrow.types import arrow_type, schema_of
-
-if TYPE_CHECKING:
-    from wireloom.columns import Column, Table
+from wireloom.columns import Column, Table
 
 __all__ = [
     "allocate",

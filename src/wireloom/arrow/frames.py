@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from wireloom.arrow.arrays import allocate, constant, int_scalar, null_array, numbers
 from wireloom.arrow.types import arrow_type
+from wireloom.columns import Column, key_row
 from wireloom.errors import DecodeError
 from wireloom.framing import Frame, Problem, Record, Text
-
-if TYPE_CHECKING:
-    from wireloom.columns import Column
 
 __all__ = ["KEY_NAMES", "FrameBatch", "Keys", "Payloads", "Refused"]
 
@@ -124,15 +122,7 @@ class Keys:
             for text in (self.source, self.stream)
         )
         ts_ns = None if self.ts_ns is None else self.ts_ns[index]
-        return {
-            "source": source,
-            "stream": stream,
-            "frame_offset": self.offset(index, batch),
-            "frame_length": batch.lengths[index],
-            "ts_ns": ts_ns,
-            "ts": None if ts_ns is None else ts_ns // 1000,
-            "path": "",
-        }
+        return key_row(source, stream, self.offset(index, batch), batch.lengths[index], ts_ns)
 
     def offset(self, index: int, batch: FrameBatch) -> int:
         """Where a frame starts in its stream."""

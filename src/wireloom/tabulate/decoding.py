@@ -19,6 +19,7 @@ from wireloom.arrow.bodies import Bodies
 from wireloom.arrow.frames import FrameBatch, Payloads, Refused
 from wireloom.columnar.messages import MessageDecoder
 from wireloom.columnar.packets import BodyColumn, PacketDecoder, PacketRows
+from wireloom.columns import failure_row
 from wireloom.formats import get
 from wireloom.kernel import load
 from wireloom.messages import Message
@@ -200,7 +201,8 @@ class LotDecoder:
         """Rows of the bodies of some frames; gives the column of the packet table."""
         joined = part.joined
         format = joined.batch.format
-        body = get(format).columns().body
+        columns = get(format).columns()
+        body, where = columns.body, {"path": columns.payload or ""}
         has_texts = format in self._tables and body in self._tables[format].names
         texts = []
         words = joined.words
@@ -219,7 +221,7 @@ class LotDecoder:
             for each in made.refused:
                 piece = part.owner(first + each.index)
                 row = part.key(first + each.index, each.offset, len(each.data))
-                errors.append((piece, row | _why(format, "message", each) | {"path": "body"}))
+                errors.append((piece, row | _why(format, "message", each) | where))
             for run in made.payloads or ():
                 self._feed(part, shifted(run, first), found, errors)
             texts.append(made.texts)
@@ -405,15 +407,7 @@ def _raw(kernel: Any, batch: FrameBatch, kept: pa.Array | None) -> pa.Array:
 
 def _why(format: str, layer: str, refused: Refused) -> dict[str, Any]:
     error = refused.error
-    return {
-        "layer": layer,
-        "format": format,
-        "code": error.code,
-        "reason": error.reason,
-        "at": refused.offset + error.offset,
-        "field": error.path,
-        "raw": refused.data,
-    }
+    return failure_row(layer, format, error, refused.data, refused.offset + error.offset)
 
 
 def _plain(rows: pa.RecordBatch) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from wireloom.captures import NO_TIME, Counts, Dropped, Gap, Stream, StreamData
 from wireloom.columnar.framing import CUT, FrameBatch, FrameScanner
+from wireloom.columns import key_row
 from wireloom.framing import Problem
 from wireloom.rows import shown
 from wireloom.tabulate.desk import Desk
@@ -44,17 +45,8 @@ def error_row(
     source: str, stream: str, offset: int, length: int, ts_ns: int | None, **more: Any
 ) -> dict[str, Any]:
     """A row of `errors`; a time that is none is left out."""
-    ts_ns = None if ts_ns == NO_TIME else ts_ns
-    return {
-        "source": source,
-        "stream": stream,
-        "frame_offset": offset,
-        "frame_length": length,
-        "ts_ns": ts_ns,
-        "ts": None if ts_ns is None else ts_ns // 1000,
-        "path": "",
-        **more,
-    }
+    known = None if ts_ns == NO_TIME else ts_ns
+    return key_row(source, stream, offset, length, known) | more
 
 
 class StreamReader:
