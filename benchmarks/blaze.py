@@ -33,7 +33,7 @@ SIZE = 128
 """Bytes of a message's body."""
 GROUP = 512
 """Rows in one commit: that of the store."""
-WINDOW = ("--window", "4096", "--max-queue", "1000000", "--log-level", "warning")
+WINDOW = ("--window", "4096", "--cumulative-acks", "--max-queue", "1000000", "--log-level", "warning")
 IDLE = 2000
 
 

@@ -99,6 +99,9 @@ class Write:
     """The image (INS, UPD), the delta (DLT), or anything with the key (DEL, RST, REMOVE)."""
     txid: TxId | None = None
     """None: of the broker itself, and never a duplicate."""
+    body: bytes | None = None
+    """The object in INDEXNOTZERO, its first INDEX being `STORED_FIRST_INDEX`, when it is at hand:
+    what `encode_nclass` would make, which is then spared."""
 
     @classmethod
     def of(cls, request: TransactionRequested) -> Self:
