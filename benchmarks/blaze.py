@@ -22,10 +22,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.peers.live_load import MODEL, objects
 from oracles.blaze_program import Program
 from oracles.postgres import find_binaries, running
 
+from benchmarks.peers.live_load import MODEL, objects
 from wireloom.formats.blaze import ConnectionRequest
 
 LOAD = Path(__file__).parent / "peers" / "live_load.py"
@@ -33,7 +33,15 @@ SIZE = 128
 """Bytes of a message's body."""
 GROUP = 512
 """Rows in one commit: that of the store."""
-WINDOW = ("--window", "4096", "--cumulative-acks", "--max-queue", "1000000", "--log-level", "warning")
+WINDOW = (
+    "--window",
+    "4096",
+    "--cumulative-acks",
+    "--max-queue",
+    "1000000",
+    "--log-level",
+    "warning",
+)
 IDLE = 2000
 
 
@@ -151,9 +159,7 @@ def raw_postgres(url: str, count: int) -> float:
 
 def half_load(address: str, rate: float, seconds: float) -> dict[str, float]:
     """Latency of transactions at half of what is possible."""
-    load = Load(
-        "latency", address, rate=rate / 2, seconds=seconds, size=SIZE, first=10_000_000
-    )
+    load = Load("latency", address, rate=rate / 2, seconds=seconds, size=SIZE, first=10_000_000)
     load.begin()
     return load.end()
 
@@ -219,7 +225,11 @@ def main(quick: bool) -> dict[str, Any]:
                     lambda n=readers, c=count: fan_out("blaze", program.address, n, c),  # type: ignore[misc]
                     lambda n=readers, c=count: fan_out("nats", address, n, c),  # type: ignore[misc]
                 )
-                row = {"blaze": round(ours), "nats": round(theirs), "ratio": round(ours / theirs, 2)}
+                row = {
+                    "blaze": round(ours),
+                    "nats": round(theirs),
+                    "ratio": round(ours / theirs, 2),
+                }
                 result["fan_out"][f"1 to {readers}"] = row
                 print(f"fan-out 1 to {readers:>3}: {ours:>9,.0f}/s, NATS {theirs:>9,.0f}/s, "
                       f"{ours / theirs:.2f}x")  # fmt: skip

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from oracles.blaze_peers import MODEL, Raw, live, serving, settings, truck
+from oracles.blaze_peers import MODEL, Raw, live, serving, settings, truck, until
 
 from wireloom.errors import OptionError
 from wireloom.formats.blaze import (
@@ -96,7 +96,9 @@ async def test_transactions_reach_the_store_in_their_order_whatever_handlers_do(
         await asyncio.sleep(0.05 if tx.action is Action.INS else 0)
 
     async with serving(hooks=hooks) as broker, await Raw.connect(broker) as raw:
-        raw.send(raw.request(prid=1), raw.request(Action.UPD, prid=2), raw.request(Action.DEL, prid=3))
+        raw.send(
+            raw.request(prid=1), raw.request(Action.UPD, prid=2), raw.request(Action.DEL, prid=3)
+        )
         for prid in (1, 2, 3):
             await raw.expect(TransactionResponse, txprid=prid, txresl=1)
 
@@ -115,11 +117,9 @@ async def test_who_leaves_takes_its_handlers_along() -> None:
 
     async with serving(hooks=hooks) as broker, await Raw.connect(broker) as raw:
         raw.send(raw.request())
-        while not states:
-            await asyncio.sleep(0.01)
+        await until(lambda: states)
         raw.close()
-        while states[-1] != "ended":
-            await asyncio.sleep(0.01)
+        await until(lambda: states[-1] == "ended")
 
 
 @live
@@ -133,10 +133,12 @@ async def test_a_veto_refuses_the_connection() -> None:
             await raw.ended()
     hooks = Hooks()
     hooks.connection(lambda caller: False)
-    async with serving(settings(dialect="2017"), hooks=hooks) as broker:
-        async with await Raw.open(broker) as raw:
-            raw.send(ConnectionRequest())
-            await raw.expect(ConnectionResponse, conres=3, errcod=10)
+    async with (
+        serving(settings(dialect="2017"), hooks=hooks) as broker,
+        await Raw.open(broker) as raw,
+    ):
+        raw.send(ConnectionRequest())
+        await raw.expect(ConnectionResponse, conres=3, errcod=10)
 
 
 @live

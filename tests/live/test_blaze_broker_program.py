@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-import sys
 import subprocess
+import sys
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -66,7 +66,11 @@ async def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) ->
             assert (await raw.ask(value=truck(3))).blzcod == 4
             await raw.subscribe(sbsmod=2)
             events = [await raw.event() for _ in range(6)]
-            keys = [decode_nclass(MODEL, "TRUCK", e.body, first_index=1)["truck_id"] for e in events if e.body]
+            keys = [
+                decode_nclass(MODEL, "TRUCK", e.body, first_index=1)["truck_id"]
+                for e in events
+                if e.body
+            ]
             assert keys == [1, 2, 3, 4, 5]
         assert program.terminate() == 0
 
@@ -103,7 +107,9 @@ def test_three_brokers_on_one_database_serve_as_one(tmp_path: Path, postgres_url
             assert stamps == sorted(set(stamps))
             seen.append([(event.body, event.sbeact) for event in events])
         assert seen[0] == seen[1] == seen[2]
-        keys = [decode_nclass(MODEL, "TRUCK", b or b"", first_index=1)["truck_id"] for b, _ in seen[0]]
+        keys = [
+            decode_nclass(MODEL, "TRUCK", b or b"", first_index=1)["truck_id"] for b, _ in seen[0]
+        ]
         assert keys == [*wanted, 1]
         # The one whose broker is killed goes on at another.
         position = events[-1]
@@ -114,7 +120,10 @@ def test_three_brokers_on_one_database_serve_as_one(tmp_path: Path, postgres_url
         async with await Raw.connect(programs[1].address) as reader:
             await reader.subscribe(dwltyp=2, tmstmp0=position.tmstmp0, tmstmp1=position.tmstmp1)
             found = [await reader.event() for _ in range(10)]
-            keys = [decode_nclass(MODEL, "TRUCK", e.body or b"", first_index=1)["truck_id"] for e in found]
+            keys = [
+                decode_nclass(MODEL, "TRUCK", e.body or b"", first_index=1)["truck_id"]
+                for e in found
+            ]
             assert keys == list(range(61, 71))
         for each in (*raws, *readers):
             each.close()
@@ -131,10 +140,10 @@ def test_three_brokers_on_one_database_serve_as_one(tmp_path: Path, postgres_url
 
 def certificates(folder: Path) -> tuple[Path, Path]:
     key, cert = folder / "key.pem", folder / "cert.pem"
+    subject = ("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1")
+    kind = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
-        + ["-nodes", "-days", "2", "-subj", "/CN=localhost"]
-        + ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)],
+        ["openssl", "req", "-x509", *kind, *subject, "-keyout", str(key), "-out", str(cert)],
         check=True,
         capture_output=True,
         timeout=60,

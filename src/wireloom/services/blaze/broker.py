@@ -27,10 +27,10 @@ from wireloom.services._shell.connections import Hub
 from wireloom.services._shell.logs import get_log
 from wireloom.services._shell.tap import Tap
 from wireloom.services._shell.tasks import Tasks
-from wireloom.services.blaze.peer import BlazePeer
 from wireloom.services.blaze.fanout import Fanout
 from wireloom.services.blaze.hooks import Filter, Handler, Hooks, load_hooks
 from wireloom.services.blaze.metrics import BrokerMetrics
+from wireloom.services.blaze.peer import BlazePeer
 from wireloom.services.blaze.settings import BrokerSettings
 from wireloom.services.blaze.store.api import STORED_FIRST_INDEX, Store, StoreStatus
 

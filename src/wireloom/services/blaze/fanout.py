@@ -12,8 +12,8 @@ from wireloom.formats.blaze.session.subscriptions import Change, EventIds
 from wireloom.services._shell.logs import get_log
 
 if TYPE_CHECKING:
-    from wireloom.services.blaze.peer import BlazePeer
     from wireloom.services.blaze.metrics import BrokerMetrics
+    from wireloom.services.blaze.peer import BlazePeer
 
 __all__ = ["Fanout"]
 

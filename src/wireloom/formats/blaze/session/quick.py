@@ -45,7 +45,7 @@ _DATA_HEAD: Final = _head(SubscriptionEvent, 7)
 class Numbers:
     """What a dialect's names are on the wire, and the other way round."""
 
-    __slots__ = ("actions", "encodings", "_codes", "_event_words")
+    __slots__ = ("_codes", "_event_words", "actions", "encodings")
 
     def __init__(self, dialect: Dialect) -> None:
         actions = enum_of(dialect, "txactn")
@@ -58,7 +58,8 @@ class Numbers:
                 self.encodings[number] = found
         names = {"RST": "RST" if "RST" in actions.__members__ else "RESET"}
         self._event_words = {
-            (int(kind), int(action)): kind << 28 | actions[names.get(action.name, action.name)] << 25
+            (int(kind), int(action)): kind << 28
+            | actions[names.get(action.name, action.name)] << 25
             for kind in EventType
             for action in Action
         }
