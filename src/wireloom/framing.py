@@ -429,6 +429,10 @@ class Splitter:
         self._chunks.append(chunk)
         self._pending += len(chunk)
 
+    def passed(self, size: int) -> None:
+        """Count whole frames that were read without it; only while nothing is pending."""
+        self._offset += size
+
     @property
     def pending(self) -> int:
         """Bytes that are not part of a frame given out yet."""

@@ -11,7 +11,7 @@ from wireloom.formats.blaze.body import decode_nclass
 from wireloom.formats.blaze.codes import Encoding
 from wireloom.formats.blaze.dialects import get_dialect, translate
 from wireloom.formats.blaze.format import FORMAT
-from wireloom.formats.blaze.frames import RULES, header_fields
+from wireloom.formats.blaze.frames import RULES, frame_end, header_fields
 from wireloom.formats.blaze.model import Model
 from wireloom.formats.blaze.nclass import NClassValue
 from wireloom.formats.blaze.packets import PACKETS, BlazePacket
@@ -50,9 +50,20 @@ class BlazeSession(BaseSession[Any, Act, SessionEvent]):
         if not data:
             return self._end(Act.LOST, now, detail="the peer has closed the connection")
         events: list[SessionEvent] = []
+        splitter = self._splitter
         try:
-            self._splitter.feed(data)
-            for frame in self._splitter:
+            if not splitter.pending:
+                # Packets that lie whole in the chunk, as nearly all do, are cut out here.
+                pos, limit = 0, self._limits.max_frame
+                while stop := frame_end(data, pos, limit):
+                    events += self._handle(data[pos:stop], now)
+                    pos = stop
+                    if self.is_closed:
+                        return events
+                splitter.passed(pos)
+                data = data[pos:]
+            splitter.feed(data)
+            for frame in splitter:
                 events += self._handle(frame, now)
                 if self.is_closed:
                     break

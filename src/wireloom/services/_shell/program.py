@@ -1,0 +1,168 @@
+"""A service as a program: ready line, signals, drain, side port, logs.
+
+Whatever runs as ``wireloom serve …`` is a `Service` in `run_service`. When it serves, one JSON line
+goes to stdout; everything else it says goes to stderr. SIGTERM and SIGINT drain it; a second one
+ends it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Protocol
+
+from prometheus_client import CollectorRegistry
+from starlette.routing import BaseRoute
+
+from wireloom.errors import WireloomError
+from wireloom.services._shell.logs import get_log, set_up_logs
+from wireloom.services._shell.loops import new_loop
+from wireloom.services._shell.sections import ProgramSettings
+from wireloom.services._shell.side import SidePort
+from wireloom.services._shell.tasks import Tasks
+
+__all__ = ["Service", "new_loop", "run_program", "run_service"]
+
+log = get_log("program")
+
+
+class Service(Protocol):
+    """Something that runs until it is told to stop."""
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        """Its metrics."""
+        ...
+
+    @property
+    def routes(self) -> Sequence[BaseRoute]:
+        """Pages of its own on the side port."""
+        ...
+
+    async def start(self, tasks: Tasks) -> dict[str, Any]:
+        """Begin to serve; give what the ready line says, ``{"listen": "127.0.0.1:41234"}``."""
+        ...
+
+    async def drain(self) -> None:
+        """Take nothing new, and let what is under way end."""
+        ...
+
+    async def close(self) -> None:
+        """End everything; a second time: no effect."""
+        ...
+
+    def status(self) -> dict[str, Any] | Awaitable[dict[str, Any]]:
+        """What it does right now, for people: counts and states, no payloads."""
+        ...
+
+
+async def run_service(
+    service: Service,
+    settings: ProgramSettings | None = None,
+    *,
+    stop: asyncio.Event | None = None,
+    ready: Callable[[dict[str, Any]], None] | None = None,
+) -> None:
+    """Serve until `stop` is set, drain, and close.
+
+    Args:
+        service: what runs.
+        settings: side port and times.
+        stop: set to end it.
+        ready: called with what the ready line says.
+
+    Raises:
+        OSError: an address cannot be listened on.
+        Exception: whatever a background task of the service failed by.
+    """
+    settings = settings or ProgramSettings()
+    stop = stop or asyncio.Event()
+    failures: list[BaseException] = []
+
+    def failed(error: BaseException) -> None:
+        failures.append(error)
+        stop.set()
+
+    tasks = Tasks(failed)
+    is_serving = False
+    side = SidePort(service.registry, service.status, lambda: is_serving, service.routes)
+    try:
+        said = await service.start(tasks)
+        if settings.metrics is not None:
+            said["metrics"] = str(await side.start(settings.metrics, tasks))
+        is_serving = True
+        log.info("ready", **said)
+        if ready is not None:
+            ready(said)
+        await stop.wait()
+        is_serving = False
+        log.info("draining")
+        try:
+            async with asyncio.timeout(settings.drain_s):
+                await service.drain()
+        except TimeoutError:
+            log.warning("drain_timeout", seconds=settings.drain_s)
+    finally:
+        await service.close()
+        await side.stop()
+        await tasks.cancel()
+        log.info("stopped")
+    if failures:
+        raise failures[0]
+
+
+def run_program(
+    make: Callable[[], Coroutine[Any, Any, Service]],
+    settings: ProgramSettings,
+    *,
+    reload: Callable[[], Coroutine[Any, Any, None]] | None = None,
+) -> None:
+    """Run a service as this process: logs, signals and the ready line on stdout.
+
+    Args:
+        make: makes the service, on the event loop.
+        settings: side port, logs and times.
+        reload: reads the configuration again, on SIGHUP; what is wrong with it is logged, and the
+            service goes on as it was.
+
+    Raises:
+        OSError: an address cannot be listened on.
+    """
+    set_up_logs(settings.log_level, settings.log_style)
+
+    def ready(said: dict[str, Any]) -> None:
+        sys.stdout.write(json.dumps({"event": "ready", **said}) + "\n")
+        sys.stdout.flush()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        stop, current = asyncio.Event(), asyncio.current_task()
+
+        def stopped() -> None:
+            if stop.is_set() and current is not None:
+                current.cancel()
+            stop.set()
+
+        async def reloaded() -> None:
+            assert reload is not None
+            try:
+                await reload()
+            except (WireloomError, OSError) as error:
+                log.error("reload_failed", error=str(error))
+
+        if reload is not None:
+            beside = Tasks()
+            loop.add_signal_handler(signal.SIGHUP, lambda: beside.start(reloaded(), "reload"))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stopped)
+        await run_service(await make(), settings, stop=stop, ready=ready)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        try:
+            runner.run(main())
+        except asyncio.CancelledError:
+            log.warning("stopped_at_once")
+            raise SystemExit(1) from None
