@@ -137,7 +137,8 @@ class Store:
 
     def _stored(self, row: Change) -> Change:
         action = row.action if row.action in (Action.DEL, Action.RST) else Action.INS
-        bodies = {k: v for k, v in row.bodies.items() if k is not Encoding.INDEXDELTA}
+        bodies = dict(row.bodies)
+        bodies.pop(Encoding.INDEXDELTA, None)
         return Change(row.nclsid, action, row.stamp, row.key, bodies, 0, row.image, row.first_index)
 
 

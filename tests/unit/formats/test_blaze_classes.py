@@ -142,10 +142,10 @@ trucks = st.builds(
     temps=st.lists(numbers, max_size=4),
     home=points,
     stops=st.dictionaries(st.integers(0, 2), points),
-    speed=st.floats(),
-    load=st.floats(width=32),
+    speed=st.floats(allow_nan=False),  # JSON does not keep the bits of a NaN
+    load=st.floats(width=32, allow_nan=False),
     raw=st.binary(max_size=8),
-    ratios=st.lists(st.floats(width=32), max_size=2),
+    ratios=st.lists(st.floats(width=32, allow_nan=False), max_size=2),
 )
 
 
