@@ -184,7 +184,7 @@ def test_bins_get_wider_as_the_time_gets_longer() -> None:
 
 
 def packets(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    schema = arrow_schema(table("blaze").select(_statistics.SELECT["blaze"]))
+    schema = arrow_schema(table("blaze").select(_statistics.exchange_columns()["blaze"]))
     return pa.RecordBatch.from_pylist(
         [{"stream": "tcp a:1 > b:2 #1"} | row for row in rows], schema
     )
@@ -210,7 +210,7 @@ def test_latencies_whatever_comes_first(monkeypatch: pytest.MonkeyPatch) -> None
     for join_rows in (1, 100, 1 << 18):
         monkeypatch.setattr(_statistics, "_JOIN_ROWS", join_rows)
         for order in ((asked, answered, others), (answered, others, asked)):
-            latencies = Latencies()
+            latencies = Latencies(get("blaze").columns().exchanges)
             for part in order:
                 latencies.add(packets(part))
             latencies.match()
@@ -222,7 +222,7 @@ def test_latencies_whatever_comes_first(monkeypatch: pytest.MonkeyPatch) -> None
 def test_requests_without_answers_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_statistics, "_MAX_PENDING", 50)
     monkeypatch.setattr(_statistics, "_JOIN_ROWS", 10)
-    latencies = Latencies()
+    latencies = Latencies(get("blaze").columns().exchanges)
     for start in range(0, 300, 30):
         latencies.add(packets([transaction(start + i, start + i, "TXRQST") for i in range(30)]))
     assert latencies.lost == 250

@@ -290,7 +290,7 @@ def test_bytes_of_no_format_are_kept_and_counted(run: Any, tmp_path: Path) -> No
     assert b"".join(row["raw"] for row in errors) == path.read_bytes()
     assert {row["code"] for row in errors} == {"unknown_format"}
     assert (
-        "unrecognised: 0 frames in 1 stream; 100,000 bytes = 0 decoded + 100,000" in result.stderr
+        "unrecognised: 0 frames, 2 problems; 100,000 bytes = 0 decoded + 100,000" in result.stderr
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from oracles.blaze_broker import MODEL, Broker
+from oracles.blaze_broker import MODEL, Broker, broker_in_a_thread
 
 from wireloom.errors import StateError
 from wireloom.formats.blaze import Action, SubscriptionMode
@@ -27,16 +27,8 @@ TRUCK: Any = FLEET.TRUCK
 @pytest.fixture
 def broker() -> Iterator[Broker]:
     """A broker whose loop runs in a thread of its own."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    broker = Broker(window=8)
-    asyncio.run_coroutine_threadsafe(broker.start(), loop).result(10)
-    yield broker
-    asyncio.run_coroutine_threadsafe(broker.stop(), loop).result(10)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
+    with broker_in_a_thread(window=8) as broker:
+        yield broker
 
 
 def connect(broker: Broker, **options: Any) -> SyncClient:

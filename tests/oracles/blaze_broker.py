@@ -7,9 +7,11 @@ connections, answers that are late or never come, connections that are cut at an
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
+import threading
 import time
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, cast
 
 from wireloom.formats.blaze import (
@@ -135,7 +137,8 @@ class Store:
 
     def _stored(self, row: Change) -> Change:
         action = row.action if row.action in (Action.DEL, Action.RST) else Action.INS
-        bodies = {k: v for k, v in row.bodies.items() if k is not Encoding.INDEXDELTA}
+        bodies = dict(row.bodies)
+        bodies.pop(Encoding.INDEXDELTA, None)
         return Change(row.nclsid, action, row.stamp, row.key, bodies, 0, row.image, row.first_index)
 
 
@@ -150,6 +153,8 @@ class Broker:
         tls: ssl.SSLContext | None = None,
         refusal: RefusalCode | None = None,
         is_veto: bool = False,
+        connids: int = 0,
+        refuse_from: int | None = None,
         **settings: Any,
     ) -> None:
         self.store = store or Store()
@@ -167,7 +172,11 @@ class Broker:
         self.after_bytes: Callable[[], int | None] = lambda: None
         """Cuts each new connection after it has sent so many bytes."""
         self.refused_subscriptions: dict[int, BlazeCode] = {}
-        self.connids = 0
+        self.connids = connids
+        """The last one that was given."""
+        self.requests = 0
+        self.refuse_from = refuse_from
+        """From this connection request on, TOO_MANY_CONNECTIONS."""
         self._tls = tls
         self._event_ids = EventIds()
         self._server: asyncio.Server | None = None
@@ -263,7 +272,10 @@ class Peer(asyncio.Protocol):
 
     def _connect(self) -> None:
         broker, now = self.broker, self._loop.time()
-        if broker.is_veto:
+        broker.requests += 1
+        if broker.refuse_from is not None and broker.requests >= broker.refuse_from:
+            self.session.refuse(RefusalCode.TOO_MANY_CONNECTIONS, now)
+        elif broker.is_veto:
             self.session.veto(now)
         elif broker.refusal is not None:
             self.session.refuse(broker.refusal, now)
@@ -329,3 +341,20 @@ class Peer(asyncio.Protocol):
     def cut(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+
+
+@contextlib.contextmanager
+def broker_in_a_thread(**options: Any) -> Iterator[Broker]:
+    """A broker whose loop runs in a thread of its own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    broker = Broker(**options)
+    try:
+        asyncio.run_coroutine_threadsafe(broker.start(), loop).result(10)
+        yield broker
+    finally:
+        asyncio.run_coroutine_threadsafe(broker.stop(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

@@ -19,13 +19,12 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wireloom.captures.container import Kernel
 from wireloom.captures.events import Damage, Event
 from wireloom.captures.split import PacketRange, RangeReader
 from wireloom.captures.tcp import PacketCounts, Reassembler, ReassemblyLimits
 from wireloom.captures.window import CHUNK
 from wireloom.errors import OptionError
-from wireloom.kernel import load
+from wireloom.kernel import Kernel, load
 from wireloom.kernel.packets.headers import PACKET_UDP, SCAN_FRAGMENT
 
 __all__ = ["SCHEMA", "SORT", "Part", "route"]

@@ -33,7 +33,6 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address
 from typing import Any
 
-from wireloom.captures.container import Kernel
 from wireloom.captures.events import (
     Counts,
     Damage,
@@ -45,6 +44,7 @@ from wireloom.captures.events import (
     StreamEnd,
 )
 from wireloom.captures.fragments import Fragments
+from wireloom.kernel import Kernel
 from wireloom.kernel.packets import headers as codes
 from wireloom.kernel.packets import streamevents as kinds
 from wireloom.kernel.packets import tcp as reasons

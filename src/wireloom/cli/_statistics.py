@@ -11,17 +11,39 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wireloom.cli._accounts import ERROR_COLUMNS, Accounts
+from wireloom.cli._accounts import to_json
+from wireloom.columns import Exchange
+from wireloom.formats import get, names
+from wireloom.tabulate.accounting import Totals
 
-__all__ = ["DURATIONS", "SELECT", "SIZES", "Flow", "Histogram", "Latencies", "Rates", "Statistics"]
+__all__ = [
+    "DURATIONS",
+    "SELECT",
+    "SIZES",
+    "Flow",
+    "Histogram",
+    "Latencies",
+    "Rates",
+    "Statistics",
+    "exchange_columns",
+]
 
 SELECT = {
     "frames": ("stream", "frame_length", "ts_ns", "format", "type_name"),
     "gaps": ("stream", "offset", "length"),
-    "errors": ERROR_COLUMNS,
-    "blaze": ("stream", "ts_ns", "type_name", "txplid", "txsvid", "txcnid", "txprid", "rqstid"),
 }
 """The columns that are looked at; of `accounting` all are."""
+
+
+def exchange_columns() -> dict[str, tuple[str, ...]]:
+    """The columns that tell how long answers take, of each table of packets that are answered."""
+    found = {}
+    for name in names():
+        keys = dict.fromkeys(key for each in get(name).columns().exchanges for key in each.key)
+        if keys:
+            found[name] = ("stream", "ts_ns", "type_name", *keys)
+    return found
+
 
 SIZES = tuple(1 << power for power in range(31))
 """Edges of a histogram of sizes."""
@@ -172,11 +194,12 @@ def _steps(width: int) -> list[int]:
 
 
 class Latencies:
-    """Blaze: how long answers take. Both directions come apart, in batches, in any order."""
+    """How long answers take. Both directions come apart, in batches, in any order."""
 
-    _KEYS = ("connection", "kind", "a", "b", "c", "d")
-
-    def __init__(self) -> None:
+    def __init__(self, exchanges: Sequence[Exchange]) -> None:
+        self._exchanges = exchanges
+        self._width = max(len(each.key) for each in exchanges)
+        self._keys = ["connection", "kind", *(f"key_{i}" for i in range(self._width))]
         self.histogram = Histogram(DURATIONS)
         self.lost = 0
         """Requests and answers that were forgotten because there were too many."""
@@ -193,11 +216,9 @@ class Latencies:
         connections = _connections(packets["stream"].combine_chunks())
         packets = packets.append_column("connection", connections)
         names = packets["type_name"].cast(pa.string())
-        for kind, request, answer, columns in (
-            (0, "TXRQST", "TXRESP", ("txplid", "txsvid", "txcnid", "txprid")),
-            (1, "SBSREQ", "SBSRES", ("rqstid", None, None, None)),
-        ):
-            for wanted, waiting in ((request, self._requests), (answer, self._answers)):
+        for kind, each in enumerate(self._exchanges):
+            columns = [*each.key, *[None] * (self._width - len(each.key))]
+            for wanted, waiting in ((each.request, self._requests), (each.answer, self._answers)):
                 found = packets.filter(pc.equal(names, wanted))
                 if not found.num_rows:
                     continue
@@ -209,7 +230,7 @@ class Latencies:
                 ]
                 kinds = pa.repeat(pa.scalar(kind, pa.int64()), found.num_rows)
                 arrays = [found["connection"], kinds, *key, found["ts_ns"]]
-                waiting.append(pa.table(arrays, names=[*self._KEYS, "ts_ns"]))
+                waiting.append(pa.table(arrays, names=[*self._keys, "ts_ns"]))
                 self._new += found.num_rows
         if self._new >= _JOIN_ROWS:
             self.match()
@@ -222,7 +243,7 @@ class Latencies:
             self._answers = self._bounded(self._answers)
             return
         requests, answers = pa.concat_tables(self._requests), pa.concat_tables(self._answers)
-        keys = list(self._KEYS)
+        keys = self._keys
         # The first of each: an id that is used again would else match every other use.
         firsts = requests.group_by(keys).aggregate([("ts_ns", "min")])
         replies = answers.group_by(keys).aggregate([("ts_ns", "min")])
@@ -242,6 +263,10 @@ class Latencies:
             return waiting
         self.lost += rows - _MAX_PENDING
         return [pa.concat_tables(waiting).slice(rows - _MAX_PENDING)]
+
+
+def _latencies() -> dict[str, Latencies]:
+    return {name: Latencies(get(name).columns().exchanges) for name in exchange_columns()}
 
 
 def _connections(streams: pa.DictionaryArray) -> pa.Array:
@@ -280,13 +305,15 @@ class Statistics:
 
     top: int = 10
     """How many flows and gaps are kept."""
-    accounts: Accounts = field(default_factory=Accounts)
+    totals: Totals = field(default_factory=Totals)
+    """What became of every byte: counted by whoever gives the batches."""
     types: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     """Format and type → frames and bytes."""
     sizes: Histogram = field(default_factory=lambda: Histogram(SIZES))
     arrivals: Histogram = field(default_factory=lambda: Histogram(DURATIONS))
     rates: Rates = field(default_factory=Rates)
-    latencies: Latencies = field(default_factory=Latencies)
+    latencies: dict[str, Latencies] = field(default_factory=_latencies)
+    """By format."""
     gaps: int = 0
     largest_gaps: list[tuple[int, int, str]] = field(default_factory=list)
     """Length, offset and stream."""
@@ -298,13 +325,10 @@ class Statistics:
 
     def add(self, table: str, batch: pa.RecordBatch) -> None:
         """Take a batch of any table."""
-        self.accounts.add(table, batch)
-        if not batch.num_rows:
-            return
         if table == "frames":
             self._add_frames(batch)
-        elif table == "blaze":
-            self.latencies.add(batch)
+        elif table in self.latencies:
+            self.latencies[table].add(batch)
         elif table == "gaps":
             self._add_gaps(batch)
         elif table == "accounting":
@@ -312,7 +336,8 @@ class Statistics:
 
     def close(self) -> None:
         """There are no more batches."""
-        self.latencies.match()
+        for each in self.latencies.values():
+            each.match()
 
     @property
     def flows(self) -> list[Flow]:
@@ -404,7 +429,7 @@ class Statistics:
         return {
             "first_ns": self.first_ns,
             "last_ns": self.last_ns,
-            "accounting": self.accounts.to_dict(),
+            "accounting": to_json(self.totals),
             "types": [
                 {"format": format, "type": type, "frames": frames, "bytes": size}
                 for (format, type), (frames, size) in sorted(self.types.items())
@@ -430,7 +455,7 @@ class Statistics:
             },
             "gaps": {
                 "number": self.gaps,
-                "bytes": self.accounts.total.missing,
+                "bytes": self.totals.missing,
                 "largest": [
                     {"stream": stream, "offset": offset, "length": length}
                     for length, offset, stream in self.largest_gaps
@@ -438,5 +463,8 @@ class Statistics:
             },
             "frame_sizes": self.sizes.to_dict(),
             "inter_arrival_ns": self.arrivals.to_dict(),
-            "blaze_latency_ns": self.latencies.histogram.to_dict(),
+            **{
+                f"{format}_latency_ns": each.histogram.to_dict()
+                for format, each in self.latencies.items()
+            },
         }

@@ -13,13 +13,13 @@ from dataclasses import replace
 from mmap import mmap
 from typing import Any
 
+from wireloom.arrow.frames import FrameBatch
 from wireloom.columnar.objectscan import FramerScan, object_scan
 from wireloom.columnar.stored import InMemory, Stored
 from wireloom.errors import DecodeError, FrameTooLargeError, OptionError, TruncatedError
 from wireloom.formats import get
-from wireloom.framing import SUSPECT_STEPS, Frame, Problem, Record, Text
+from wireloom.framing import SUSPECT_STEPS, Problem, Text
 from wireloom.kernel import load
-from wireloom.kernel.frames import naisscan as lines
 from wireloom.kernel.frames import scan
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
@@ -37,63 +37,6 @@ _LEAST_STEP = 1 << 16
 
 Source = bytes | bytearray | memoryview | mmap
 """A piece of a stream. It must not change while batches made of it are in use."""
-
-
-class FrameBatch:
-    """Frames that follow each other in a stream, and what lies between them."""
-
-    __slots__ = ("base", "count", "data", "format", "lengths", "offsets", "others", "reaches")
-
-    format: str
-    data: memoryview
-    """The bytes that the frames lie in."""
-    base: int
-    """Where `data` starts in the stream."""
-    count: int
-    offsets: memoryview
-    """Where each frame starts in `data`: 64-bit numbers."""
-    lengths: memoryview
-    """Bytes of each frame: 32-bit numbers."""
-    others: list[Problem | Text]
-    """What is no frame, in stream order."""
-    reaches: list[int]
-    """For each of `others`, the stream offset up to which the scanner's decisions depend on it."""
-
-    def __init__(
-        self, format: str, data: memoryview, base: int, offsets: memoryview, lengths: memoryview
-    ) -> None:
-        self.format = format
-        self.data = data
-        self.base = base
-        self.count = len(offsets)
-        self.offsets = offsets
-        self.lengths = lengths
-        self.others = []
-        self.reaches = []
-
-    def part(self, first: int, last: int) -> FrameBatch:
-        """Only the frames from `first` up to `last`, and nothing else."""
-        offsets, lengths = self.offsets[first:last], self.lengths[first:last]
-        return FrameBatch(self.format, self.data, self.base, offsets, lengths)
-
-    def frame(self, index: int) -> bytes:
-        """The bytes of one frame."""
-        start = self.offsets[index]
-        return bytes(self.data[start : start + self.lengths[index]])
-
-    def records(self) -> Iterator[Record]:
-        """Everything in stream order, as the object path gives it."""
-        others = iter(self.others)
-        other = next(others, None)
-        for index in range(self.count):
-            offset = self.base + self.offsets[index]
-            while other is not None and other.offset < offset:
-                yield other
-                other = next(others, None)
-            yield Frame(self.format, offset, self.frame(index))
-        if other is not None:
-            yield other
-            yield from others
 
 
 class FrameScanner:
@@ -308,8 +251,9 @@ class FrameScanner:
         if isinstance(self._scan, FramerScan):
             return replace(self._scan.records[pos], offset=offset)
         raw = bytes(data[pos : pos + length])
-        if kind in (lines.TEXT, lines.TEXT_LINE):
-            return Text(self.format, offset, raw, kind == lines.TEXT_LINE)
+        is_line = self._columns.is_line(kind)
+        if is_line is not None:
+            return Text(self.format, offset, raw, is_line)
         error = self._columns.why(self._framer, data, kind, pos)
         if error is None:
             error = _why_no_frame(self._framer, data, kind, pos, self._columns.max_header)

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from wireloom.columnar.framing import FrameBatch, FrameScanner
+from wireloom.detection import MAGIC, ranked
 from wireloom.formats import get, names
 from wireloom.framing import Problem, Text
 from wireloom.tabulate.settings import Settings
 
-__all__ = ["CUT", "FIRST_LOOK", "PREFIX", "Detector", "covered", "stream_format"]
+__all__ = ["CUT", "FIRST_LOOK", "PREFIX", "Detector", "covered"]
 
 FIRST_LOOK: Final = 4 << 10
 """Bytes of a stream that are looked at first. What is sure then need not wait for more."""
@@ -26,8 +27,6 @@ PREFIX: Final = 64 << 10
 """Bytes after which the decision falls, or at the end of the stream if that comes first."""
 
 _SURE_FRAMES: Final = 4
-_MAGIC: Final = 90
-"""Confidence that only a magic gives; see `Format.detect`."""
 CUT: Final = frozenset({"truncated", "short_header"})
 """Codes of problems that say: the data ends within a frame."""
 
@@ -74,7 +73,8 @@ class Detector:
             is_all: whether there will be no second look.
         """
         best: _Look | None = None
-        for format in sorted(self._formats, key=lambda each: -get(each).detect(data)):
+        for _, found in ranked(data, map(get, self._formats)):
+            format = found.name
             look = self._look(format, data)
             if look.is_perfect and (is_all or look.frames >= _SURE_FRAMES):
                 return format  # nothing can explain more
@@ -100,7 +100,7 @@ class Detector:
         chosen = get(format)
         if chosen.magic:
             # A header with a magic is proof enough; a large frame may fill all of the prefix.
-            is_proven = covers > 0 or chosen.detect(data) >= _MAGIC
+            is_proven = covers > 0 or chosen.detect(data) >= MAGIC
         else:
             end -= rest
             proven = covers
@@ -113,14 +113,6 @@ class Detector:
         is_perfect = is_proven and chain == end
         order = self._formats.index(format)
         return _Look(format, chain if is_proven else 0, frames, breaks, is_perfect, order)
-
-
-def stream_format(data: bytes) -> str | None:
-    """The format of a stream that begins with `data`, in the middle of a frame or behind damage.
-
-    `wireloom.detect` asks what stands at the very start; this is what captures are read by.
-    """
-    return Detector(Settings(), FrameScanner).by_prefix(data)
 
 
 @dataclass(frozen=True, slots=True)

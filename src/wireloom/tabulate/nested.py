@@ -7,12 +7,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from wireloom.columnar.bodies import Payloads
-from wireloom.columnar.framing import FrameBatch
+from wireloom.arrow.frames import FrameBatch, Payloads
 from wireloom.columnar.packets import PacketRows
 from wireloom.formats import get, names
 from wireloom.messages import Message
-from wireloom.rows import MESSAGE_FORMATS, message_formats
+from wireloom.rows import message_formats, walked_formats
 from wireloom.tabulate.lots import Piece, join
 
 __all__ = ["Part", "carried", "placed", "shifted", "with_magic"]
@@ -92,7 +91,7 @@ def placed(
         frames = memoryview(bytearray(4 * count)).cast("i")
         places = memoryview(bytearray(8 * count)).cast("q")
         lengths = memoryview(bytearray(4 * count)).cast("i")
-        if len(message_formats()) > len(MESSAGE_FORMATS):
+        if len(message_formats()) > len(walked_formats()):
             # There are messages that the kernel does not know; the decoder tells them.
             found = 0
             for index, (start, size) in enumerate(zip(starts, sizes, strict=True)):

@@ -22,7 +22,7 @@ from wireloom.columnar.framing import FrameBatch, FrameScanner
 from wireloom.framing import Problem
 from wireloom.rows import shown
 from wireloom.tabulate.desk import Desk
-from wireloom.tabulate.detection import CUT, FIRST_LOOK, PREFIX
+from wireloom.tabulate.detection import CUT, PREFIX
 from wireloom.tabulate.lots import Origin, Piece
 
 __all__ = ["UNKNOWN_PIECE", "StreamReader", "error_row"]
@@ -118,9 +118,10 @@ class StreamReader:
         self._hold(event)
         size = len(self._rest)
         # The decision depends on the first bytes only, however many came at once.
-        is_decided = before < FIRST_LOOK <= size and self._decide(FIRST_LOOK)
-        if is_decided or (size >= PREFIX and self._decide(PREFIX)):
-            self._release()
+        for look in self._desk.looks:
+            if before < look <= size and self._decide(look):
+                self._release()
+                return
 
     def decide(self) -> None:
         """Do not wait for more bytes to tell the format."""
@@ -163,7 +164,7 @@ class StreamReader:
     def dropped(self, event: Dropped) -> None:
         """Bytes that are no part of the stream."""
         self._captured += len(event.data)
-        self.origin.tally.quarantined += len(event.data)
+        self.origin.account.quarantined += len(event.data)
         row = self._row(
             event.offset,
             event.data,
@@ -295,17 +296,18 @@ class StreamReader:
             hole: where a hole begins behind them.
         """
         origin = self.origin
-        tally = origin.tally
+        account = origin.account
         rows = []
         for other in batch.others:
             if isinstance(other, Problem):
                 rows.append(self._problem(other, hole))
             else:
-                tally.decoded += len(other.data)
+                account.decoded += len(other.data)
+                account.texts += 1
         count = batch.count
         size = _total(batch.lengths)
-        tally.frames += count
-        tally.decoded += size
+        account.frames += count
+        account.decoded += size
         put = self._desk.put
         times = self._times_of(batch)
         if times is None:
@@ -316,6 +318,7 @@ class StreamReader:
             return
         for first, last, is_timed in _runs(times):
             part = batch.part(first, last)
+            part.others = batch.others_in(first, last)
             known = times[first:last] if is_timed else None
             put(Piece(origin, part, known, rows, _total(part.lengths)))
             rows = []
@@ -329,16 +332,16 @@ class StreamReader:
 
     def _problem(self, problem: Problem, hole: int | None) -> dict[str, Any]:
         """The row of bytes that are no frame."""
-        offset, size, tally = problem.offset, len(problem.data), self.origin.tally
+        offset, size, account = problem.offset, len(problem.data), self.origin.account
         is_tail = offset == self._behind
         is_head = hole is not None and offset + size == hole and problem.code in CUT
         why: dict[str, Any]
         if is_tail or is_head:
-            tally.gap += size
+            account.gap += size
             why = {"layer": "stream", "code": "gap", "reason": _CUT_BY_HOLE, "field": ""}
             why["at"] = offset if is_tail else hole
         else:
-            tally.quarantined += size
+            account.quarantined += size
             why = {"layer": "frame", "code": problem.code, "reason": problem.reason}
             why |= {"field": problem.path, "at": problem.at}
         return self._row(offset, problem.data, self._time_at(offset), **why)
@@ -361,7 +364,7 @@ class StreamReader:
             place = offset + at
             why = {"layer": "stream", "code": "unknown_format", "reason": _UNKNOWN}
             rows.append(self._row(place, raw, self._time_at(place), at=place, field="", **why))
-            self.origin.tally.quarantined += len(raw)
+            self.origin.account.quarantined += len(raw)
             at += len(raw)
         self._rest, self._at = data[at:], offset + at
         if rows:

@@ -127,6 +127,8 @@ def _subscriptions(given: object) -> Mapping[int, Any] | None:
         return given
     if isinstance(given, str):
         return _subscriptions_in(given)
+    if isinstance(given, tuple):
+        return _subscriptions_in(",".join(given))
     raise OptionError(f"subscriptions must be a mapping or a text, not {given!r}")
 
 
@@ -255,28 +257,27 @@ class Blaze(Format):
         "bodies that leave zeros or unchanged fields out."
     )
     options = (
-        Option("model", "classes of the bodies: a Model, or the path of a .blz file"),
+        Option("model", "classes of the bodies: a .blz file, or a Model", type="file"),
         Option("dialect", "whose numbering is spoken", tuple(DIALECTS), DOCUMENT),
         Option(
             "subscriptions",
-            "class and encoding of events by SBSRID: a mapping, or a text such as "
-            "3=TRUCK,4=POINT/INDEXDELTA",
+            "class and encoding of events by SBSRID, such as 3=TRUCK,4=POINT/INDEXDELTA",
+            type="list",
         ),
     )
 
-    def check_options(self, given: Mapping[str, Any]) -> tuple[Limits, bool, dict[str, Any]]:
-        """Sort options into limits, `strict` and the format's own; a model file is read here.
+    def load_options(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The options with the model that they name.
 
         Raises:
-            OptionError: one is unknown, or has a bad value.
+            OptionError: one has a bad value.
             SourceError: the model file is wrong.
         """
-        limits, strict, own = super().check_options(given)
-        if "model" in own:
-            own["model"] = _load(own["model"])
-        if "subscriptions" in own:
-            own["subscriptions"] = _subscriptions(own["subscriptions"])
-        return limits, strict, own
+        if "model" in given:
+            given["model"] = _load(given["model"])
+        if "subscriptions" in given:
+            given["subscriptions"] = _subscriptions(given["subscriptions"])
+        return given
 
     def decode(
         self, data: bytes, *, limits: Limits = DEFAULT_LIMITS, strict: bool = False, **options: Any

@@ -10,6 +10,7 @@ from typing import Generic, Literal, TypeVar
 from wireloom.errors import OptionError
 from wireloom.formats.nais.rules import DEFAULT_RULES, MAX_PAYLOAD, LineRules
 from wireloom.formats.nais.schema import FIRST_CUSTOM, NaisType
+from wireloom.formats.nais.sessionids import MAX_SESSIONS
 from wireloom.formats.nais.stream import IDLE_SERIAL_MS, IDLE_TCP_MS, MAX_TEXT
 from wireloom.framing import Frame, Text
 from wireloom.sessions import CLOCK_SLACK
@@ -66,6 +67,11 @@ class Direction:
     """Whether anything does."""
     transform: Transform | None = None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether everything passes."""
+        return self.types is None and not self.blocked and self.has_text and self.is_open
+
     def passes(self, type: int | None) -> bool:
         """Whether a frame of this TYPE passes; None asks for text."""
         if not self.is_open:
@@ -102,15 +108,26 @@ class LineOptions:
     """Records that waited longer are dropped, in both queues."""
     keeps_when_empty: bool = False
     """Whether records wait as well when the line had a session before."""
+    max_sessions: int = MAX_SESSIONS
+    """Connections at the same time; more are refused."""
+    max_ids: int = MAX_SESSIONS
+    """Ids in use or at rest (SPEC §6.2); a connection beyond is refused."""
     max_virtual: int = MAX_VIRTUAL
     """Ids for the peers behind one trunk connection; the one that was silent longest goes first."""
     validates: bool = False
     """Whether frames that come in must hold the message that their TYPE asks for."""
     notify_undeliverable: Literal["", "text", "ack"] = ""
     """How a sender on this line hears that its addressee does not exist (SPEC, E12)."""
+    is_broadcast: bool = False
+    """Whether every session gets what is for one of them: old pages count on it (SPEC, E13)."""
+    incoming: Transform | None = None
+    """Makes the record of what came in, before anything else looks at it: JSON → frame."""
+    outgoing: Transform | None = None
+    """Makes what goes out of the record, after everything else: frame → JSON."""
 
     def __post_init__(self) -> None:
         least = {"max_text": 1, "max_queue_records": 1, "max_queue_bytes": 1, "max_virtual": 1}
+        least |= {"max_sessions": 1, "max_ids": 1}
         for name in (*least, "max_stored", "min_send_payload", "max_send_payload"):
             if getattr(self, name) < least.get(name, 0):
                 raise OptionError(

@@ -138,20 +138,14 @@ class Nrep(Format):
         Option("max_content", "largest content in bytes", (), DEFAULT_MAX_CONTENT),
     )
 
-    def check_options(self, given: Mapping[str, Any]) -> tuple[Limits, bool, dict[str, Any]]:
-        """Sort options into limits, `strict` and the format's own.
+    def load_options(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The options as they are.
 
         Raises:
-            OptionError: one is unknown, or has a bad value.
+            OptionError: one has a bad value.
         """
-        if not given:
-            return DEFAULT_LIMITS, False, {}
-        rest = {key: value for key, value in given.items() if (key, value) != ("transport", None)}
-        limits, strict, own = super().check_options(rest)
-        if len(rest) < len(given):
-            own["transport"] = None
-        _Settings(**own)
-        return limits, strict, own
+        _Settings(**given)
+        return given
 
     def decode(
         self, data: bytes, *, limits: Limits = DEFAULT_LIMITS, strict: bool = False, **options: Any

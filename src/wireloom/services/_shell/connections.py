@@ -19,6 +19,7 @@ from typing import Any, cast
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from wireloom.services._shell.addresses import Address
+from wireloom.services._shell.buckets import TokenBucket
 from wireloom.services._shell.declared import CONNECTION_METRICS
 from wireloom.services._shell.logs import get_log
 from wireloom.services._shell.sections import LimitSettings
@@ -31,27 +32,8 @@ log = get_log("connections")
 TLS_HANDSHAKE_S = 10.0
 """For a TLS handshake: many round trips of a slow line, and little for who never answers."""
 
-
-class TokenBucket:
-    """A quota: `rate` tokens per second, and a burst of one second's worth.
-
-    >>> bucket = TokenBucket(rate=100, now=0.0)
-    >>> bucket.take(100, now=0.0), bucket.take(50, now=0.0)
-    (0.0, 0.5)
-    """
-
-    __slots__ = ("_at", "_tokens", "rate")
-
-    def __init__(self, rate: float, now: float) -> None:
-        self.rate = rate
-        self._tokens = float(rate)
-        self._at = now
-
-    def take(self, count: float, now: float) -> float:
-        """Take tokens, also those to come; give the seconds to wait before the next are taken."""
-        self._tokens = min(self.rate, self._tokens + (now - self._at) * self.rate) - count
-        self._at = now
-        return max(0.0, -self._tokens / self.rate)
+_JOINED_BYTES = 64 * 1024
+"""Pieces that are no more than this together are copied into one: a write costs more."""
 
 
 @dataclass(slots=True)
@@ -118,21 +100,38 @@ class Hub:
         Raises:
             OSError: the address cannot be listened on.
         """
-        loop = asyncio.get_running_loop()
-        timeout = TLS_HANDSHAKE_S if tls is not None else None
-        server = await loop.create_server(
-            make, address.host, address.port, ssl=tls, ssl_handshake_timeout=timeout, backlog=1024
-        )
+        server = await self.open_server(make, address, tls)
         self._servers.append(server)
         return Address.of_socket(server.sockets[0].getsockname())
 
+    async def open_server(
+        self,
+        make: Callable[[], Peer],
+        address: Address,
+        tls: ssl.SSLContext | None = None,
+    ) -> asyncio.Server:
+        """Accept connections on a server that the caller closes.
+
+        Raises:
+            OSError: the address cannot be listened on.
+        """
+        loop = asyncio.get_running_loop()
+        timeout = TLS_HANDSHAKE_S if tls is not None else None
+        return await loop.create_server(
+            make, address.host, address.port, ssl=tls, ssl_handshake_timeout=timeout, backlog=1024
+        )
+
     def refusal(self, peer: Peer) -> str | None:
         """Why a new connection is not let in; None: it is."""
+        return self.refusal_of(peer.remote)
+
+    def refusal_of(self, remote: Address) -> str | None:
+        """The same by its address, for connections that are no peers yet."""
         if self.is_draining:
             return "draining"
         if len(self.peers) >= self.limits.max_connections:
             return "max_connections"
-        if self._by_host[peer.remote.host] >= self.limits.max_connections_per_address:
+        if self._by_host[remote.host] >= self.limits.max_connections_per_address:
             return "max_connections_per_address"
         return None
 
@@ -233,6 +232,31 @@ class Peer(asyncio.Protocol):
         self.hub.metrics.sent.inc(len(data))
         if self._tap is not None:
             self._tap.sent(data)
+
+    def write_parts(self, parts: list[bytes]) -> None:
+        """Send several pieces; large ones are not copied together."""
+        size = sum(map(len, parts))
+        if len(parts) == 1 or size <= _JOINED_BYTES:
+            self.write(parts[0] if len(parts) == 1 else b"".join(parts))
+            return
+        if not self.is_open:
+            return
+        assert self.transport is not None
+        self.transport.writelines(parts)
+        self.hub.metrics.sent.inc(size)
+        if self._tap is not None:
+            for part in parts:
+                self._tap.sent(part)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether nothing holds its reading."""
+        return not self._unread
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that were written and wait in the socket's buffer."""
+        return self.transport.get_write_buffer_size() if self.transport is not None else 0
 
     def close(self) -> None:
         """Send what was written, then close."""

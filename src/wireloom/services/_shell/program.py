@@ -18,7 +18,9 @@ from typing import Any, Protocol
 from prometheus_client import CollectorRegistry
 from starlette.routing import BaseRoute
 
+from wireloom.errors import WireloomError
 from wireloom.services._shell.logs import get_log, set_up_logs
+from wireloom.services._shell.loops import new_loop
 from wireloom.services._shell.sections import ProgramSettings
 from wireloom.services._shell.side import SidePort
 from wireloom.services._shell.tasks import Tasks
@@ -118,16 +120,6 @@ async def run_service(
         raise failures[0]
 
 
-def new_loop() -> asyncio.AbstractEventLoop:
-    """Uvloop's event loop where that is installed, else the standard library's."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return loop
-
-
 def _tune() -> None:
     """Fewer and shorter pauses than the interpreter makes by default."""
     # What was imported stays: the collector need not look at it again and again.
@@ -138,13 +130,18 @@ def _tune() -> None:
 
 
 def run_program(
-    make: Callable[[], Coroutine[Any, Any, Service]], settings: ProgramSettings
+    make: Callable[[], Coroutine[Any, Any, Service]],
+    settings: ProgramSettings,
+    *,
+    reload: Callable[[], Coroutine[Any, Any, None]] | None = None,
 ) -> None:
     """Run a service as this process: logs, signals and the ready line on stdout.
 
     Args:
         make: makes the service, on the event loop.
         settings: side port, logs and times.
+        reload: reads the configuration again, on SIGHUP; what is wrong with it is logged, and the
+            service goes on as it was.
 
     Raises:
         OSError: an address cannot be listened on.
@@ -165,6 +162,16 @@ def run_program(
                 current.cancel()
             stop.set()
 
+        async def reloaded() -> None:
+            assert reload is not None
+            try:
+                await reload()
+            except (WireloomError, OSError) as error:
+                log.error("reload_failed", error=str(error))
+
+        if reload is not None:
+            beside = Tasks()
+            loop.add_signal_handler(signal.SIGHUP, lambda: beside.start(reloaded(), "reload"))
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stopped)
         await run_service(await make(), settings, stop=stop, ready=ready)

@@ -479,9 +479,10 @@ class ClientSession(BlazeSession):
         words = self._request_words.get(shape)
         if words is None:
             words = self._request_words[shape] = self._words_of(*shape)
-        self._txprid = self._txprid % 0xFFFFFFFF + 1
         given = self.settings
-        made = given.platform, given.service, self.connid, self._txprid
+        made = self._next_txid()
+        while made in self._flying:  # one that has been under way since the numbers began anew
+            made = self._next_txid()
         if body is None:
             self._send(struct.pack(">7I", *words, *made, self.connid))
         else:
@@ -492,6 +493,10 @@ class ClientSession(BlazeSession):
         self._flying[made] = _Flying()
         self._await("tx", made, limit, now)
         return made
+
+    def _next_txid(self) -> TxId:
+        self._txprid = self._txprid % 0xFFFFFFFF + 1
+        return self.settings.platform, self.settings.service, self.connid, self._txprid
 
     def _words_of(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
-from wireloom.columnar.bodytables import array_type_name, item_type_name
+from wireloom.formats.blaze.bodies.tables import array_type_name, item_type_name
 from wireloom.formats.blaze.body import decode_nclass
 from wireloom.formats.blaze.dialects import Dialect
 from wireloom.formats.blaze.nclass import NClassValue, Slot, Sparse, bytes_of

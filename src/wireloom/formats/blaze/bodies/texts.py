@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wireloom.columnar.bodytables import Tables
+from wireloom.formats.blaze.bodies.tables import Tables
 from wireloom.kernel.rows import bodyrows
 
 __all__ = ["JsonWriter", "json_writer"]

@@ -9,12 +9,15 @@ from __future__ import annotations
 import array
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wireloom.tables import Column, Table, arrow_schema, arrow_type
+from wireloom.arrow.types import arrow_type, schema_of
+
+if TYPE_CHECKING:
+    from wireloom.columns import Column, Table
 
 __all__ = [
     "allocate",
@@ -22,6 +25,7 @@ __all__ = [
     "dictionary",
     "from_rows",
     "null_array",
+    "numbers",
     "plain_column",
     "strings",
     "unique_names",
@@ -103,6 +107,11 @@ def constant(text: str, count: int, type: pa.DataType) -> pa.DictionaryArray:
     return dictionary(indices, strings([text]))
 
 
+def numbers(values: memoryview, type: pa.DataType) -> pa.Array:
+    """Numbers that are there as a view, none of them null."""
+    return pa.Array.from_buffers(type, len(values), [None, pa.py_buffer(values)], 0)
+
+
 def unique_names(texts: Iterable[bytes]) -> tuple[pa.Array, pa.Array | None]:
     r"""Names from the wire as text, and where each is among them if some became alike.
 
@@ -151,7 +160,7 @@ def from_rows(table: Table, rows: Sequence[dict[str, Any]]) -> pa.RecordBatch:
     arrays = [
         plain_column(column, [row.get(column.name) for row in rows]) for column in table.columns
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(table))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema_of(table))
 
 
 def plain_column(column: Column, values: list[Any]) -> pa.Array:

@@ -12,40 +12,33 @@ own before those of what is in them. A number of an enum has its name as text.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from wireloom.columnar.arrays import (
-    allocate,
-    constant,
-    dictionary,
-    null_array,
-    strings,
-    zeros,
-)
-from wireloom.columnar.assembly import Keys
-from wireloom.columnar.bodyjson import json_writer
-from wireloom.columnar.bodyobjects import object_rows
-from wireloom.columnar.bodytables import Tables, type_names
-from wireloom.columnar.framing import FrameBatch
-from wireloom.columnar.packets import Refused
+from wireloom.arrow.arrays import allocate, constant, dictionary, null_array, strings, zeros
+from wireloom.arrow.bodies import Bodies, BodyRows, Lesson
+from wireloom.arrow.frames import KEY_NAMES, FrameBatch, Keys, Payloads, Refused
+from wireloom.arrow.types import arrow_type, schema_of
+from wireloom.columns import Column, Table
 from wireloom.errors import DecodeError, OptionError
-from wireloom.formats import get
+from wireloom.formats.blaze.bodies.objects import object_rows
+from wireloom.formats.blaze.bodies.tables import Tables, type_names
+from wireloom.formats.blaze.bodies.texts import json_writer
 from wireloom.formats.blaze.codes import Encoding
 from wireloom.formats.blaze.dialects import DOCUMENT, Dialect, get_dialect
+from wireloom.formats.blaze.format import FORMAT
 from wireloom.formats.blaze.model import Model
 from wireloom.formats.blaze.nclass import ClassLayout, NClassValue, layout_of
 from wireloom.formats.blaze.packets import SubscriptionEvent
 from wireloom.kernel import load
 from wireloom.kernel.rows import bodyrows, nclass
-from wireloom.tables import Column, Table, arrow_type, table
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
-__all__ = ["BATCH_ROWS", "BodyDecoder", "BodyRows", "Payloads"]
+__all__ = ["BATCH_ROWS", "BodyDecoder"]
 
 BATCH_ROWS = 1 << 16
 _BATCH_TEXT = 1 << 20
@@ -54,42 +47,16 @@ _MOST_PATHS = 1 << 14
 _TYPES = type_names()
 
 
-class Payloads(NamedTuple):
-    """Byte strings in bodies that may be messages, all with the same path."""
-
-    path: str
-    data: memoryview | bytes
-    """What they lie in."""
-    frames: Sequence[int] | memoryview
-    """The frame of each."""
-    starts: Sequence[int] | memoryview
-    sizes: Sequence[int] | memoryview
-
-
-@dataclass(frozen=True, slots=True)
-class BodyRows:
-    """What came of some frames in a row."""
-
-    rows: pa.RecordBatch
-    """Rows of the `fields` table."""
-    refused: list[Refused]
-    """Frames whose bodies cannot be read."""
-    texts: pa.Array | None = None
-    """The body of each frame in JSON, for the column `nclass`; null where there is none."""
-    payloads: list[Payloads] | None = None
-    """In the order of the frames. A body of which nothing is known, or that cannot be read, is one
-    byte string."""
-
-
-class BodyDecoder:
+class BodyDecoder(Bodies):
     """Reads the bodies of Blaze packets with a model; for one worker at a time."""
 
     def __init__(
         self,
         model: Model,
+        table: Table,
         *,
+        subscriptions: Mapping[int, Any] | None = None,
         dialect: str = DOCUMENT,
-        columns: Iterable[str] | None = None,
         limits: Limits = DEFAULT_LIMITS,
         strict: bool = False,
         kernel: Any = None,
@@ -99,54 +66,59 @@ class BodyDecoder:
 
         Args:
             model: declares the classes.
+            table: the `fields` table, with the columns that are wanted.
+            subscriptions: class, or class and encoding, of events by SBSRID, known from the start.
             dialect: whose numbering is spoken.
-            columns: those of the `fields` table that are wanted; None: all.
             limits: fields of a body, and depth.
             strict: as for the object path, which then reads every body.
             kernel: which kernel to use; None: the compiled one if there is one.
             batch: about how many rows a record batch has.
 
         Raises:
-            OptionError: there is no such dialect or column.
+            OptionError: there is no such dialect, or a class or encoding of a subscription is not
+                in it or in the model.
         """
-        self.table: Table = table("fields").select(columns)
-        self.schema = pa.schema([(each.name, arrow_type(each.type)) for each in self.table.columns])
+        self.table = table
+        self.schema = schema_of(table)
         self._model = model
         self._dialect: Dialect = get_dialect(dialect)
-        self._settings = {"limits": limits, "strict": strict}
+        self._settings: dict[str, Any] = {"limits": limits, "strict": strict}
+        self._given = {number: self._word(each) for number, each in (subscriptions or {}).items()}
         self._kernel = load() if kernel is None else kernel
         tables = Tables(model, self._dialect)
         self._names = tables.names
         self._json = json_writer(tables, self._kernel)
         self._bodies = tables.made(self._kernel, limits, strict)
-        self._rows = self._kernel.BodyRows(batch, _BATCH_TEXT, allocate)
+        self._batch = batch
         self._paths = ["body"]
         self._arrays = {
             each.id for each in model.nclasses if _has_bytes(layout_of(model, each.name))
         }
 
-    def subscriptions(self, given: Mapping[int, Any] | None = None) -> Any:
-        """What is known of one connection's subscriptions: nothing yet, or what is given.
+    @cached_property
+    def _rows(self) -> Any:
+        """Where rows are collected; who only asks for classes needs none."""
+        return self._kernel.BodyRows(self._batch, _BATCH_TEXT, allocate)
 
-        Args:
-            given: class, or class and encoding, of events by SBSRID.
-
-        Raises:
-            OptionError: a class or encoding is not in the model or the dialect.
-        """
+    def state(self) -> Any:
+        """The subscriptions of one direction: those that were given."""
         made = self._kernel.Subscriptions()
-        for number, pair in (given or {}).items():
-            key, kind = pair if isinstance(pair, (tuple, list)) else (pair, Encoding.INDEXNOTZERO)
-            found = self._model.nclass(key)
-            if found is None:
-                raise OptionError(f"the model has no class {key!r}")
-            encoding = Encoding.__members__.get(kind) if isinstance(kind, str) else Encoding(kind)
-            if encoding is None:
-                raise OptionError(f"there is no encoding {kind!r}")
+        for number, word in self._given.items():
             while made.is_full():
                 made.grow()
-            made.activate(number, self._dialect.enctyp(encoding) << 28 | found.id)
+            made.activate(number, word)
         return made
+
+    def _word(self, given: Any) -> int:
+        """Class and encoding of a subscription's events, in one number."""
+        key, kind = given if isinstance(given, (tuple, list)) else (given, Encoding.INDEXNOTZERO)
+        found = self._model.nclass(key)
+        if found is None:
+            raise OptionError(f"the model has no class {key!r}")
+        encoding = Encoding.__members__.get(kind) if isinstance(kind, str) else Encoding(kind)
+        if encoding is None:
+            raise OptionError(f"there is no encoding {kind!r}")
+        return self._dialect.enctyp(encoding) << 28 | found.id
 
     def decode(
         self,
@@ -229,7 +201,7 @@ class BodyDecoder:
 
     # --- classes
 
-    def lessons(self, batch: FrameBatch) -> list[tuple[int, bool, int, int]]:
+    def lessons(self, batch: FrameBatch) -> list[Lesson]:
         """The frames that tell of subscriptions, legal or not.
 
         Of each its index, whether it is a request, the request, and then the word with class and
@@ -244,7 +216,7 @@ class BodyDecoder:
     def classes(
         self,
         batch: FrameBatch,
-        subscriptions: Any,
+        state: Any,
         *,
         passed_over: Iterable[int] = (),
         told: Iterable[tuple[int, int, int]] = (),
@@ -253,7 +225,7 @@ class BodyDecoder:
 
         Args:
             batch: the frames.
-            subscriptions: what is known of their connection; it learns from them.
+            state: their connection's subscriptions; they learn from the frames.
             passed_over: frames from which nothing can be learned, being no legal packets.
             told: requests of the other direction: the frame before which each is to be known, the
                 request, and its word with class and encoding.
@@ -265,14 +237,12 @@ class BodyDecoder:
         index = 0
         for stop, request, word in (*told, (batch.count, 0, 0)):
             arrays = (batch.data, batch.offsets[:stop], batch.lengths[:stop])
-            while (
-                index := self._bodies.find(subscriptions, *arrays, index, outcome, words)
-            ) < stop:
-                subscriptions.grow()
+            while (index := self._bodies.find(state, *arrays, index, outcome, words)) < stop:
+                state.grow()
             if stop < batch.count:
-                while subscriptions.is_full():
-                    subscriptions.grow()
-                subscriptions.request(request, word)
+                while state.is_full():
+                    state.grow()
+                state.request(request, word)
         return words[: batch.count]
 
     def _read(self, raw: bytes, clsenc: int) -> tuple[NClassValue, bytes]:
@@ -281,9 +251,8 @@ class BodyDecoder:
         Raises:
             DecodeError: it cannot be read.
         """
-        blaze: Any = get("blaze")
         name = self._dialect.name
-        packet = blaze.decode(raw, dialect=name, **self._settings)
+        packet = FORMAT.decode(raw, dialect=name, **self._settings)
         given = {}
         if isinstance(packet, SubscriptionEvent):
             found = self._model.nclass(clsenc & 0xFFFFF)
@@ -293,10 +262,10 @@ class BodyDecoder:
                 reason = f"the subscription is for {what}, which is not known"
                 raise DecodeError(reason, path="body", code="nclsid" if found is None else "enctyp")
             given = {packet.sbsrid: (found, encoding)}
-        packet = blaze.decode(
+        read: Any = FORMAT.decode(
             raw, dialect=name, model=self._model, subscriptions=given, **self._settings
         )
-        return packet.nclass, packet.body
+        return read.nclass, read.body
 
     # --- Arrow
 
@@ -376,28 +345,14 @@ class BodyDecoder:
 
     def _array(self, column: Column, run: _Run) -> pa.Array:
         rows, count, name = self._rows, self._rows.count, column.name
-        type, buffers, batch, keys = arrow_type(column.type), rows.buffers, run.batch, run.keys
-        if name in ("source", "stream"):
-            text = keys.source if name == "source" else keys.stream
+        type, buffers = arrow_type(column.type), rows.buffers
+        if name in KEY_NAMES and name != "path":
+            text = getattr(run.keys, name, None)
             if isinstance(text, str):
                 return constant(text, count, type)
-            return text.take(self._plain(pa.int32(), "frame", 0))
-        if name == "frame_offset" and keys.offsets is not None:
-            return self._taken(keys.offsets, 0, type)
-        if name == "frame_offset":
-            return self._taken(batch.offsets, keys.base, type)
-        if name == "ts_ns" and keys.ts_ns is not None:
-            return self._taken(keys.ts_ns, 0, type)
-        if name == "ts" and keys.ts_ns is not None:
-            micros = memoryview(bytearray(8 * max(batch.count, 1))).cast("q")
-            self._kernel.to_micros(keys.ts_ns, micros)
-            return self._taken(micros, 0, type)
-        if name == "frame_length":
-            out = allocate(4 * max(count, 1))
-            self._kernel.take32(
-                rows.frame[:count], batch.lengths, memoryview(out).cast("B").cast("i")
-            )
-            return pa.Array.from_buffers(type, count, [None, out], 0)
+            # That of the frames, as often as each has rows.
+            frames = self._plain(pa.int32(), "frame", 0)
+            return run.keys.column(column, run.batch, self._kernel).take(frames)
         if name in ("path", "name", "type"):
             texts = {"path": self._paths, "name": self._names, "type": _TYPES}[name]
             has = bodyrows.HAS_NAME if name == "name" else 0
@@ -426,13 +381,6 @@ class BodyDecoder:
         if name == "is_blank":
             return pa.Array.from_buffers(type, count, [None, zeros(count // 8 + 1)], 0)
         return null_array(type, count)
-
-    def _taken(self, values: memoryview, add: int, type: pa.DataType) -> pa.Array:
-        count = self._rows.count
-        out = allocate(8 * max(count, 1))
-        into = memoryview(out).cast("B").cast("q")
-        self._kernel.take64(self._rows.frame[:count], values, add, into)
-        return pa.Array.from_buffers(type, count, [None, out], 0)
 
     def _bits(self, has: int) -> tuple[pa.Buffer, int]:
         count = self._rows.count
