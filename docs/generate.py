@@ -18,6 +18,10 @@ import click
 from wireloom import cli
 from wireloom.format import COMMON_OPTIONS, Format, Option
 from wireloom.formats import REGISTRY, get, names
+from wireloom.services._shell.declared import CONNECTION_METRICS
+from wireloom.services._shell.settings import options as settings_of
+from wireloom.services.blaze.declared import METRICS, code_rows
+from wireloom.services.blaze.settings import BrokerSettings
 from wireloom.tables import docs_rows, table_names
 from wireloom.tables import table as base_table
 
@@ -32,6 +36,7 @@ def write_pages(folder: Path) -> None:
     (folder / "formats" / "index.md").write_text(formats_page(known), "utf-8")
     (folder / "cli.md").write_text(cli_page(), "utf-8")
     (folder / "tables.md").write_text(tables_page(), "utf-8")
+    (folder / "blaze-broker-reference.md").write_text(broker_page(), "utf-8")
 
 
 def formats_page(known: Iterable[Format]) -> str:
@@ -73,6 +78,40 @@ def options_table(options: Iterable[Option]) -> str:
         for o in options
     ]
     return table(("option", "type", "default", "choices", "what it does"), rows)
+
+
+def broker_page() -> str:
+    rows = []
+    for option in settings_of(BrokerSettings):
+        # A default that is not text is shown as it is written in the file.
+        default = "required" if option.is_required else f"`{option.default}`"
+        flag = f"`{option.flag}`" if option.flag else ""
+        rows.append((f"`{option.path}`", flag, default, option.help))
+    metrics = [
+        (
+            f"`wireloom_blaze_{info.name}{'_total' if info.kind == 'counter' else ''}`",
+            info.kind,
+            ", ".join(f"`{label}`" for label in info.labels),
+            info.help,
+        )
+        for info in (*METRICS.values(), *CONNECTION_METRICS)
+    ]
+    codes = [(field, number, f"`{name}`", when) for field, number, name, when in code_rows()]
+    return "\n\n".join(
+        [
+            "# Blaze broker: reference",
+            "## Settings",
+            "In a TOML file for `--config`, what stands before the dot is a table. What the command"
+            " line says goes before.",
+            table(("setting", "option", "default", "what it does"), rows),
+            "## Metrics",
+            table(("metric", "kind", "labels", "what it says"), metrics),
+            "## Codes",
+            "What the broker says, and when.",
+            table(("field", "number", "name", "when"), codes),
+            "",
+        ]
+    )
 
 
 def cli_page() -> str:

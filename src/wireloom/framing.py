@@ -435,6 +435,12 @@ class Splitter:
         """Count whole frames that were read without it; only while nothing is pending."""
         self._offset += size
 
+    def withdraw(self) -> bytes:
+        """Give back what is pending, as if it had not been fed; only when all frames were taken."""
+        begun, self._begun = self._begun.getvalue(), BytesIO()
+        self._held = self._pending = 0
+        return begun
+
     @property
     def pending(self) -> int:
         """Bytes that are not part of a frame given out yet."""

@@ -153,6 +153,8 @@ class Broker:
         tls: ssl.SSLContext | None = None,
         refusal: RefusalCode | None = None,
         is_veto: bool = False,
+        connids: int = 0,
+        refuse_from: int | None = None,
         **settings: Any,
     ) -> None:
         self.store = store or Store()
@@ -170,7 +172,11 @@ class Broker:
         self.after_bytes: Callable[[], int | None] = lambda: None
         """Cuts each new connection after it has sent so many bytes."""
         self.refused_subscriptions: dict[int, BlazeCode] = {}
-        self.connids = 0
+        self.connids = connids
+        """The last one that was given."""
+        self.requests = 0
+        self.refuse_from = refuse_from
+        """From this connection request on, TOO_MANY_CONNECTIONS."""
         self._tls = tls
         self._event_ids = EventIds()
         self._server: asyncio.Server | None = None
@@ -266,7 +272,10 @@ class Peer(asyncio.Protocol):
 
     def _connect(self) -> None:
         broker, now = self.broker, self._loop.time()
-        if broker.is_veto:
+        broker.requests += 1
+        if broker.refuse_from is not None and broker.requests >= broker.refuse_from:
+            self.session.refuse(RefusalCode.TOO_MANY_CONNECTIONS, now)
+        elif broker.is_veto:
             self.session.veto(now)
         elif broker.refusal is not None:
             self.session.refuse(broker.refusal, now)

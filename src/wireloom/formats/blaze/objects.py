@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from operator import attrgetter
-from typing import Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from wireloom.errors import EncodeError
 from wireloom.formats.blaze.body import encode_nclass
@@ -70,14 +70,18 @@ class ModelObject:
         if fields:
             raise TypeError(f"{type(self).__name__} has no field {next(iter(fields))!r}")
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        field = self._by_attribute.get(name)
-        if field is None:
-            raise AttributeError(f"{type(self).__name__} has no field {name!r}")
-        field.put(self, field.check(value))
+    if not TYPE_CHECKING:  # a class with __setattr__ has any attribute, to a type checker
 
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"{name!r} cannot be removed; its zero is {type(self).__name__}()'s")
+        def __setattr__(self, name: str, value: Any) -> None:
+            field = self._by_attribute.get(name)
+            if field is None:
+                raise AttributeError(f"{type(self).__name__} has no field {name!r}")
+            field.put(self, field.check(value))
+
+        def __delattr__(self, name: str) -> None:
+            raise AttributeError(
+                f"{name!r} cannot be removed; its zero is {type(self).__name__}()'s"
+            )
 
     @classmethod
     def zero(cls) -> Self:

@@ -11,14 +11,17 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from itertools import zip_longest
 from typing import Any, cast
 
 from wireloom.errors import DecodeError
-from wireloom.formats.blaze.codes import DownloadType, EventType
+from wireloom.formats.blaze.codes import DownloadType
 from wireloom.formats.blaze.frames import FORMS, RULES, header_fields
-from wireloom.formats.blaze.packets import PACKETS, Heartbeat
+from wireloom.formats.blaze.packets import PACKETS, Heartbeat, SubscriptionAck
+from wireloom.formats.blaze.session import Stamp
 from wireloom.framing import Splitter
 from wireloom.services.blaze.recordings import Frame, Recording
 
@@ -36,6 +39,13 @@ _COMPARED = {
 
 _SHOWN = 1000
 """Differences that are kept; all are counted."""
+
+_ALIGNED = 20_000
+"""Events of a subscription that are aligned, which may take the square of that; more are compared
+one by one."""
+
+_RECENT = 4096
+"""Events among which the one is looked for that is acknowledged; windows are far smaller."""
 
 Key = tuple[Any, ...]
 Content = tuple[Any, ...]
@@ -150,6 +160,10 @@ class _Peer(asyncio.Protocol):
         self.expected: dict[Key, Content] = {}
         self.got: dict[Key, Content] = {}
         self.is_closed = False
+        self.missed: Counter[int] = Counter()
+        """Events of a subscription that did not come in time, by RQSTID."""
+        self.unsent: list[tuple[int, int]] = []
+        """Acknowledgements whose event has not come yet: RQSTID and place of the event."""
         self._on_news = on_news
         self._splitter = Splitter(RULES)
         self._transport: asyncio.Transport | None = None
@@ -173,6 +187,26 @@ class _Peer(asyncio.Protocol):
         key = self.live.of(frame)
         if key is not None:
             self.got[key] = _content(frame)
+        if self.unsent and _name(frame.fields) == "SBSEVT":
+            waiting, self.unsent = self.unsent, []
+            for rqstid, place in waiting:
+                self.acknowledge(rqstid, place)
+
+    def acknowledge(self, rqstid: int, place: int) -> None:
+        """Acknowledge the event that came where the recorded one came, or when it comes."""
+        events = self.live.events[rqstid]
+        if place < len(events):
+            fields = events[place].fields
+            self.write(SubscriptionAck(sbsrid=fields["sbsrid"], sevtid=fields["sevtid"]).encode())
+        else:
+            self.unsent.append((rqstid, place))
+
+    def has(self, key: Key) -> bool:
+        """Whether an answer has come, or will not: events count, and some may have been missed."""
+        if key[0] == "SBSEVT":
+            rqstid, number = key[1:]
+            return bool(len(self.live.events[rqstid]) >= number - self.missed[rqstid])
+        return key in self.got
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closed = True
@@ -194,25 +228,35 @@ class _Peer(asyncio.Protocol):
             values["connid"] = self.live.connid or fields["connid"]
         if fields.get("txcnid") == self.recorded.connid and self.recorded.connid:
             values["txcnid"] = self.live.connid
-        if name in ("SBSACK", "SBSTOP"):
-            rqstid = self.recorded.rqstid_of.get(fields["sbsrid"])
-            sbsrid = None if rqstid is None else self.live.sbsrid_of.get(rqstid)
-            if rqstid is None or sbsrid is None:
+        if name == "SBSTOP":
+            rqstid = self.recorded.rqstid_of.get(fields["sbsrid"], 0)
+            if rqstid not in self.live.sbsrid_of:
                 return None
-            values["sbsrid"] = sbsrid
-            if name == "SBSACK":
-                sevtid = self._event_id(rqstid, fields["sevtid"])
-                if sevtid is None:
-                    return None
-                values["sevtid"] = sevtid
+            values["sbsrid"] = self.live.sbsrid_of[rqstid]
         return _patched(frame, **values)
 
-    def _event_id(self, rqstid: int, sevtid: int) -> int | None:
-        """The id of the event that came where the recorded one came."""
-        for past, live in zip(self.recorded.events[rqstid], self.live.events[rqstid], strict=False):
-            if past.fields["sevtid"] == sevtid:
-                return live.fields["sevtid"]
-        return None
+    def acked(self, frame: Frame) -> tuple[int, int] | None:
+        """RQSTID and place of the event that a recorded SBSACK is for."""
+        rqstid = self.recorded.rqstid_of.get(frame.fields["sbsrid"], 0)
+        sevtids = [event.fields["sevtid"] for event in self.recorded.events[rqstid][-_RECENT:]]
+        if frame.fields["sevtid"] not in sevtids:
+            return None
+        skipped = len(self.recorded.events[rqstid]) - len(sevtids)
+        return rqstid, skipped + sevtids.index(frame.fields["sevtid"])
+
+
+def _aligned(
+    recorded: Sequence[Frame], live: Sequence[Frame]
+) -> Iterator[tuple[Frame | None, Frame | None]]:
+    """Pairs of events that stand for each other; None where the other one has no counterpart."""
+    past, now = [_content(frame) for frame in recorded], [_content(frame) for frame in live]
+    if past == now or len(past) + len(now) > _ALIGNED:
+        yield from zip_longest(recorded, live)
+        return
+    for _, start, end, live_start, live_end in SequenceMatcher(
+        None, past, now, autojunk=False
+    ).get_opcodes():
+        yield from zip_longest(recorded[start:end], live[live_start:live_end])
 
 
 class _Replay:
@@ -232,7 +276,6 @@ class _Replay:
             key=lambda pair: (pair[0].ts_ns, not pair[0].is_client),
         )
         self._owed: dict[tuple[int, Key], None] = {}
-        self._stamps: dict[tuple[int, int, int], tuple[int, int]] = {}
         self._classes: dict[tuple[int, int], int] = {}
 
     async def run(self, connect: Callable[[_Peer], Any]) -> Replayed:
@@ -263,6 +306,14 @@ class _Replay:
         return self.report
 
     def _send(self, place: int, peer: _Peer, frame: Frame) -> None:
+        if _name(frame.fields) == "SBSACK":
+            acked = peer.acked(frame)
+            if acked is not None and not peer.is_closed:
+                peer.acknowledge(*acked)
+                self.report.sent += 1
+            else:
+                self.report.skipped += 1
+            return
         data = peer.rewritten(frame)
         if data is not None and _name(frame.fields) == "SBSREQ":
             self._classes[place, frame.fields["rqstid"]] = frame.fields["nclsid"]
@@ -276,20 +327,25 @@ class _Replay:
 
     def _restamped(self, frame: Frame) -> bytes:
         """A download that went on behind an event goes on behind the one that stands for it now."""
-        self._learn_stamps()
         fields = frame.fields
-        known = (fields["nclsid"], fields["tmstmp0"], fields["tmstmp1"])
-        seconds, number = self._stamps.get(known, known[1:])
+        wanted = fields["tmstmp0"], fields["tmstmp1"]
+        known = self._stamps_of(fields["nclsid"])
+        # If that event is missing here, the one before it is the place.
+        before = max((stamp for stamp in known if stamp <= wanted), default=None)
+        seconds, number = wanted if before is None else known[before]
         return _patched(frame, tmstmp0=seconds, tmstmp1=number)
 
-    def _learn_stamps(self) -> None:
-        for (place, rqstid), nclsid in self._classes.items():
-            peer = self.peers[place]
-            pairs = zip(peer.recorded.events[rqstid], peer.live.events[rqstid], strict=False)
-            for past, live in pairs:
-                if past.fields["sevttp"] in (EventType.DATALIVE, EventType.DATADWNL):
-                    stamp = (nclsid, past.fields["tmstmp0"], past.fields["tmstmp1"])
-                    self._stamps[stamp] = live.fields["tmstmp0"], live.fields["tmstmp1"]
+    def _stamps_of(self, nclsid: int) -> dict[Stamp, Stamp]:
+        """The stamps of this broker by those of the recording, from events that are the same."""
+        found: dict[Stamp, Stamp] = {}
+        for (place, rqstid), known in self._classes.items():
+            if known == nclsid:
+                peer = self.peers[place]
+                for was, now in _aligned(peer.recorded.events[rqstid], peer.live.events[rqstid]):
+                    if was is not None and now is not None and was.body:
+                        stamp = was.fields["tmstmp0"], was.fields["tmstmp1"]
+                        found[stamp] = now.fields["tmstmp0"], now.fields["tmstmp1"]
+        return found
 
     async def _settle(self) -> None:
         """Wait for the answers that the recorded clients had at this point, but not for ever."""
@@ -297,13 +353,13 @@ class _Replay:
         while True:
             for place, key in list(self._owed):
                 peer = self.peers[place]
-                if key in peer.got or peer.is_closed:
+                if peer.is_closed or peer.has(key):
                     del self._owed[place, key]
             left = deadline - self._loop.time()
             if not self._owed:
                 return
             if left <= 0:
-                self._owed.clear()  # missed: they are not waited for again
+                self._give_up()
                 return
             self._news.clear()
             try:
@@ -312,28 +368,44 @@ class _Replay:
             except TimeoutError:
                 continue
 
+    def _give_up(self) -> None:
+        """What has not come is not waited for again."""
+        for place, key in self._owed:
+            if key[0] == "SBSEVT":
+                peer, rqstid = self.peers[place], key[1]
+                lack = key[2] - len(peer.live.events[rqstid])
+                peer.missed[rqstid] = max(peer.missed[rqstid], lack)
+        self._owed.clear()
+
     def _compare(self, peer: _Peer) -> None:
+        self.report.skipped += len(peer.unsent)
+        for rqstid in {**peer.recorded.events, **peer.live.events}:
+            self._align(peer, rqstid)
         for key in [*peer.expected, *(key for key in peer.got if key not in peer.expected)]:
-            past, live = peer.expected.get(key), peer.got.get(key)
-            packet = key[0]
-            if past == live:
-                self.report.equal[packet] += 1
-                continue
-            counter = self.report.different
-            if past is None or live is None:
-                counter = self.report.extra if past is None else self.report.missing
-            counter[packet] += 1
-            if len(self.report.differences) < _SHOWN:
-                told = " ".join(map(str, key[1:]))
-                self.report.differences.append(
-                    Difference(
-                        peer.recording.name,
-                        packet,
-                        told,
-                        _shown(packet, past),
-                        _shown(packet, live),
-                    )
-                )
+            if key[0] != "SBSEVT":
+                self._note(peer, key, peer.expected.get(key), peer.got.get(key))
+
+    def _align(self, peer: _Peer, rqstid: int) -> None:
+        """Compare the events of a subscription: one that is missing does not spoil the rest."""
+        pairs = _aligned(peer.recorded.events[rqstid], peer.live.events[rqstid])
+        for number, (was, now) in enumerate(pairs, 1):
+            past = None if was is None else _content(was)
+            live = None if now is None else _content(now)
+            self._note(peer, ("SBSEVT", rqstid, number), past, live)
+
+    def _note(self, peer: _Peer, key: Key, past: Content | None, live: Content | None) -> None:
+        packet = key[0]
+        if past == live:
+            self.report.equal[packet] += 1
+            return
+        counter = self.report.different
+        if past is None or live is None:
+            counter = self.report.extra if past is None else self.report.missing
+        counter[packet] += 1
+        if len(self.report.differences) < _SHOWN:
+            told = " ".join(map(str, key[1:]))
+            contents = _shown(packet, past), _shown(packet, live)
+            self.report.differences.append(Difference(peer.recording.name, packet, told, *contents))
 
 
 async def replay(

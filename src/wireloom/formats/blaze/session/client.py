@@ -89,6 +89,7 @@ _ACK = struct.Struct(">3I")
 _EVENT_HEAD = VERSION << 26 | 7 << 22 | SubscriptionEvent.code << 16
 _ANSWER_HEAD = VERSION << 26 | 6 << 22 | TransactionResponse.code << 16
 _ACK_HEAD = VERSION << 26 | 3 << 22 | SubscriptionAck.code << 16
+_KINDS = {int(kind): kind for kind in EventType}
 _EVENT_UNUSED = 0x01FF0000
 _ANSWER_UNUSED = 0x1FFF0000
 """RESCLS among them: an answer with a result is read in the general way."""
@@ -130,6 +131,9 @@ class ClientSettings:
     """TXSVID of the transactions."""
     is_auto_ack: bool = True
     """Whether events are acknowledged when they arrive, or by `acknowledge`."""
+    has_cumulative_acks: bool = False
+    """Whether the server takes an acknowledgement for all events before it, too: then one is sent
+    for all that were handled meanwhile."""
     clock_offset: float = 0.0
     """Unix time minus `now`, for the stamps of heartbeats."""
 
@@ -169,11 +173,14 @@ class ClientSession(BlazeSession):
         self._stops: deque[int] = deque()
         """RQSTIDs whose SBSTOP is not answered, oldest first."""
         self._unacked: dict[int, dict[int, None]] = {}
+        self._acks: dict[int, int] = {}
+        """By SBSRID: the last event that was handled, when one acknowledgement does for all."""
         self.is_held = False
         """Whether the owner does not read at the moment, so that the server's silence is none."""
         self._txprid = 0
         self._rqstids = count(1)
         self._test_sent = False
+        self._heard_at = self._sent_at = -1.0
         self._test_after = given.test_after if self.behaviour.has_heartbeat else 0.0
         self._actions = _members(enum_of(self.dialect, "sbeact"))
         self._codes = _members(enum_of(self.dialect, "blzcod"))
@@ -260,7 +267,8 @@ class ClientSession(BlazeSession):
         self._has_sent(now)
 
     def _has_sent(self, now: float) -> None:
-        if self.heartbeat and self._state in _OPEN:
+        if self.heartbeat and now != self._sent_at and self._state in _OPEN:
+            self._sent_at = now
             self._timers.set(Act.ACCEPT, now + _HEARTBEAT_SHARE * self.heartbeat)
 
     def test(self, now: float) -> None:
@@ -276,10 +284,11 @@ class ClientSession(BlazeSession):
             self._timers.set(Act.INACTIVITY, now + self.settings.test_timeout)
 
     def _alive(self, now: float) -> None:
-        if self._test_after or self._test_sent:
+        if (self._test_after and now != self._heard_at) or self._test_sent:
             self._test_sent = False
             self._timers.cancel(Act.INACTIVITY)
             if self._test_after and self._state in _OPEN:
+                self._heard_at = now
                 self._timers.set(Act.INACTIVITY, now + self._test_after)
 
     def _timed_out(self, name: Act, now: float) -> list[SessionEvent]:
@@ -348,7 +357,7 @@ class ClientSession(BlazeSession):
                 is_plain = word >> 28 in (1, 2) and action and not word & _EVENT_UNUSED
                 if is_plain and sbsrid and sevtid:
                     self._alive(now)
-                    kind, named = EventType(word >> 28), self._actions.get(action, action)
+                    kind, named = _KINDS[word >> 28], self._actions.get(action, action)
                     stamp = (seconds, number)
                     body = frame[_EVENT.size :]
                     return self._object_event(sbsrid, kind, named, sevtid, stamp, body, now)
@@ -470,9 +479,10 @@ class ClientSession(BlazeSession):
         words = self._request_words.get(shape)
         if words is None:
             words = self._request_words[shape] = self._words_of(*shape)
-        self._txprid = self._txprid % 0xFFFFFFFF + 1
         given = self.settings
-        made = given.platform, given.service, self.connid, self._txprid
+        made = self._next_txid()
+        while made in self._flying:  # one that has been under way since the numbers began anew
+            made = self._next_txid()
         if body is None:
             self._send(struct.pack(">7I", *words, *made, self.connid))
         else:
@@ -483,6 +493,10 @@ class ClientSession(BlazeSession):
         self._flying[made] = _Flying()
         self._await("tx", made, limit, now)
         return made
+
+    def _next_txid(self) -> TxId:
+        self._txprid = self._txprid % 0xFFFFFFFF + 1
+        return self.settings.platform, self.settings.service, self.connid, self._txprid
 
     def _words_of(
         self,
@@ -656,8 +670,22 @@ class ClientSession(BlazeSession):
         if sevtid not in waiting:
             raise StateError(f"event {sevtid} of subscription {rqstid} waits for nothing")
         del waiting[sevtid]
-        self._send(_ACK.pack(_ACK_HEAD, self._feeds[rqstid].sbsrid, sevtid))
+        self._put_ack(self._feeds[rqstid].sbsrid, sevtid, now)
+
+    def _put_ack(self, sbsrid: int, sevtid: int, now: float) -> None:
+        if self.settings.has_cumulative_acks:
+            self._acks[sbsrid] = sevtid
+        else:
+            self._send(_ACK.pack(_ACK_HEAD, sbsrid, sevtid))
         self._has_sent(now)
+
+    def data_to_send(self) -> bytes:
+        """What is to be sent now, each byte once."""
+        if self._acks:
+            for sbsrid, sevtid in self._acks.items():
+                self._send(_ACK.pack(_ACK_HEAD, sbsrid, sevtid))
+            self._acks.clear()
+        return super().data_to_send()
 
     def _sbsres(self, packet: SubscriptionResponse, now: float) -> list[SessionEvent]:
         rqstid = packet.rqstid
@@ -713,8 +741,7 @@ class ClientSession(BlazeSession):
         """Acknowledge an event, or note that it waits for that."""
         if self.behaviour.has_acks:
             if self.settings.is_auto_ack:
-                self._send(_ACK.pack(_ACK_HEAD, sbsrid, sevtid))
-                self._has_sent(now)
+                self._put_ack(sbsrid, sevtid, now)
             else:
                 self._unacked.setdefault(rqstid, {})[sevtid] = None
 
@@ -753,6 +780,7 @@ class ClientSession(BlazeSession):
         feed = self._feeds.pop(rqstid)
         self._by_sbsrid.pop(feed.sbsrid, None)
         self._unacked.pop(rqstid, None)
+        self._acks.pop(feed.sbsrid, None)
 
     def _sbsspr(self, packet: SubscriptionStopResponse) -> list[SessionEvent]:
         # Without an id it answers the oldest stop (erratum E14).

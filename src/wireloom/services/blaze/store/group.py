@@ -290,7 +290,9 @@ class _Group:
         if write.action.name not in ("INS", "UPD", "DEL", "REMOVE"):
             raise Refused(_UNSUPPORTED, f"{write.action.name} of a class that is not stored")
         action = Action.DEL if write.action.name == "REMOVE" else Action[write.action.name]
-        body = encode_nclass(write.object, Encoding.INDEXNOTZERO, first_index=STORED_FIRST_INDEX)
+        body = write.body or encode_nclass(
+            write.object, Encoding.INDEXNOTZERO, first_index=STORED_FIRST_INDEX
+        )
         stamp = self._stamp(stored.nclass.id)
         change = self._change(action, stored, key, stamp, body, image=write.object)
         return Outcome(True, change=change, result=None if action is Action.DEL else write.object)
