@@ -204,6 +204,15 @@ class Queue(Generic[T]):
         """Add one; gives how many had to go for it, itself included if it is too large."""
         self._waiting.append((now + self._max_age_s, size, item))
         self.size += size
+        return self._shrink()
+
+    def put_all(self, items: list[tuple[float, int, T]], size: int) -> int:
+        """Add several, each with the time when it is too old and its size; `size` is their sum."""
+        self._waiting.extend(items)
+        self.size += size
+        return self._shrink()
+
+    def _shrink(self) -> int:
         dropped = 0
         while len(self._waiting) > self._max_records or self.size > self._max_bytes:
             self.size -= self._waiting.popleft()[1]
@@ -220,7 +229,7 @@ class Queue(Generic[T]):
 
     def take(self, most: int | None = None) -> list[T]:
         """The oldest ones, out of the queue: all, or as many as fit `most` bytes, at least one."""
-        if most is None:
+        if most is None or self.size <= most:
             taken = [item for _, _, item in self._waiting]
             self._waiting.clear()
             self.size = 0

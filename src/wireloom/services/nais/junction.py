@@ -32,6 +32,7 @@ log = get_log("nais")
 
 _TICK_S = 0.25
 """Longest sleep while anything waits for time: an idle limit may be that short."""
+_GRACE_S = 0.001
 _POLL_S = 0.02
 
 
@@ -231,7 +232,7 @@ class Junction:
 
     def receive(self, session: int, data: bytes) -> None:
         """It has sent something."""
-        if dropped := self.router.receive(session, data, self.now()):
+        if dropped := self.router.receive(session, data, self.now(), checks_idle=False):
             self._note(dropped)
         self.flush()
 
@@ -251,6 +252,12 @@ class Junction:
                 self._timer = loop.call_later(min(delay, _TICK_S), self._tick)
 
     def _tick(self) -> None:
+        # It may have been the junction that was busy, not the line that was idle. So sockets are
+        # read once more before anything is given up.
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(_GRACE_S, self._expire)
+
+    def _expire(self) -> None:
         self._timer = None
         self._note(self.router.handle_timeout(self.now()))
         self.flush()
