@@ -231,10 +231,9 @@ class Junction:
         self.flush()
 
     def receive(self, session: int, data: bytes) -> None:
-        """It has sent something."""
+        """It has sent something; `flush` is to follow."""
         if dropped := self.router.receive(session, data, self.now(), checks_idle=False):
             self._note(dropped)
-        self.flush()
 
     def lost(self, line: Line, records: int) -> None:
         """Records were under way when a connection ended."""
@@ -263,7 +262,7 @@ class Junction:
         self.flush()
 
     def _note(self, dropped: list[Dropped]) -> None:
-        for each in dropped:
+        for each in dropped if log.is_debug else ():
             log.debug(
                 "dropped",
                 reason=each.reason,
