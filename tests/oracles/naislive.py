@@ -166,6 +166,10 @@ class Program:
             raise AssertionError(f"it does not start: {err}")
         self.said: dict[str, Any] = json.loads(line)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def signal(self, number: int) -> None:
         self._process.send_signal(number)
 

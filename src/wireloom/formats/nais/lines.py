@@ -41,6 +41,9 @@ MAX_AGE_S = 30.0
 MAX_VIRTUAL = 64
 """Peers behind one trunk connection: a quarter of all ids, so that two trunks leave room."""
 
+BOARD_RULES = LineRules(max_payload=4096)
+"""What may come from a board: known firmware sends 248 bytes at most. On a line that is never idle,
+garbage that says a megabyte follows would hold up all that does follow."""
 SERIAL_BOARD_PAYLOAD = 127
 TCP_BOARD_PAYLOAD = 248
 _MQTT_BUFFER = 256
@@ -151,15 +154,19 @@ def board_line(kind: Literal["serial", "tcp", "mqtt"], topic: str = "") -> LineO
     """
     if kind == "serial":
         return LineOptions(
+            rules=BOARD_RULES,
             idle_s=IDLE_SERIAL_MS / 1000,
             send_types=BOARD_TYPES,
             min_send_payload=1,
             max_send_payload=SERIAL_BOARD_PAYLOAD,
         )
     if kind == "tcp":
-        return LineOptions(send_types=BOARD_TYPES, max_send_payload=TCP_BOARD_PAYLOAD)
+        return LineOptions(
+            rules=BOARD_RULES, send_types=BOARD_TYPES, max_send_payload=TCP_BOARD_PAYLOAD
+        )
     if kind == "mqtt":
         return LineOptions(
+            rules=BOARD_RULES,
             is_message_line=True,
             send_types=BOARD_TYPES,
             max_send_payload=mqtt_board_payload(topic),
