@@ -18,7 +18,7 @@ from wireloom.services._shell.connections import Hub
 from wireloom.services._shell.logs import get_log
 from wireloom.services._shell.tap import FLUSH_S, Tap
 from wireloom.services._shell.tasks import Tasks
-from wireloom.services.nais.metrics import LineCollector
+from wireloom.services.nais.collector import LineCollector
 from wireloom.services.nais.peers import SessionPeer
 from wireloom.services.nais.settings import JunctionSettings, RouteSettings
 from wireloom.services.nais.wiring import Line

@@ -26,8 +26,8 @@ WRITE_BYTES = 1 << 16
 TOKEN_S = 5.0
 """Seconds within which a TCP peer must have said its token."""
 _MAX_TOKEN_LINE = 1024
-_SLICE_BYTES = 1 << 13
-"""Bytes routed before one looks at the clock: 8,192 records at worst."""
+_SLICE_BYTES = 1 << 11
+"""Bytes routed before one looks at the clock: 2,048 records at worst."""
 _TURN_S = 0.02
 """How long one connection may keep all others waiting."""
 
@@ -74,7 +74,8 @@ class TcpPeer(Peer):
     def opened(self) -> None:
         """Wait for the token where one is needed, else begin."""
         assert self.transport is not None
-        self.transport.set_write_buffer_limits(high=WRITE_BYTES)
+        most = min(WRITE_BYTES, self.hub.limits.max_queue_bytes)
+        self.transport.set_write_buffer_limits(high=most)
         self._line.peers.add(self)
         if not self._line.token:
             self._enter()
