@@ -22,7 +22,8 @@ NOT_BENCHMARKS = {"run", "cases"}
 
 
 def names() -> list[str]:
-    return sorted(path.stem for path in HERE.glob("*.py") if path.stem not in NOT_BENCHMARKS)
+    found = (path.stem for path in HERE.glob("*.py") if path.stem not in NOT_BENCHMARKS)
+    return sorted(name for name in found if not name.startswith("soak"))
 
 
 def main() -> int:
