@@ -1,11 +1,13 @@
 """The NREP entry point as a relay, beside a direct connection, stunnel and socat, in turns.
 
 Two comparisons. *Relay*: peers that speak TLS themselves, with the entry point between them, beside
-the same peers with an stunnel between them that ends TLS. (The entry point encrypts again towards
-the publisher, stunnel does not.) *Chain*: plain TCP at both ends, ``nrep connect``, the entry point
+the same with an stunnel between them that ends TLS, and with another that begins it again behind
+that, as the entry point does. *Chain*: plain TCP at both ends, ``nrep connect``, the entry point
 and ``nrep publish`` between them, beside a pair of stunnels and a pair of socats.
 
-All take turns, so that a change in the machine's speed meets them alike; medians count.
+All take turns, so that a change in the machine's speed meets them alike; medians count. Beside the
+clock, the processor time that the processes in the middle take for a megabyte is shown: it says the
+same on a busy machine.
 """
 
 from __future__ import annotations
@@ -32,12 +34,14 @@ from oracles.nrep_live import Program
 
 from wireloom.formats.nrep import DiscoverInstances, OpenSocket, Publish, SocketFlags, app_id
 from wireloom.services._shell.addresses import Address
+from wireloom.services._shell.tls import server_context
 from wireloom.services.nrep.identity import kept_identity
 
 GOALS = {"bulk_to_stunnel": 0.5, "added_latency_to_stunnel": 2.0}
 """Relay: at least so many times its throughput, at most so many times its added latency."""
 
-CHUNK = 65_536
+CHUNK = 65_536 - 24
+"""Payload of one packet, as our own client sends it."""
 HEAD = struct.Struct("<BBII10sI")
 FORK = multiprocessing.get_context("fork")
 
@@ -45,11 +49,13 @@ FORK = multiprocessing.get_context("fork")
 # --- the servers that are reached ---------------------------------------------------------------
 
 
-def _serve_one(sock: socket.socket) -> None:
+def _serve_one(sock: socket.socket, tls: ssl.SSLContext | None) -> None:
     """Echo what is short; of what is long, count the bytes and answer with one."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     room = bytearray(1 << 18)
-    with sock, contextlib.suppress(OSError):
+    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+        sock = tls.wrap_socket(sock, server_side=True) if tls is not None else sock
+        stack.enter_context(sock)
         while True:
             size = _exactly(sock, 8)
             wanted = int.from_bytes(size, "big")
@@ -76,10 +82,10 @@ def _exactly(sock: socket.socket, size: int) -> bytes:
     return data
 
 
-def _server(listening: socket.socket) -> None:
+def _server(listening: socket.socket, tls: ssl.SSLContext | None = None) -> None:
     while True:
         sock, _ = listening.accept()
-        threading.Thread(target=_serve_one, args=(sock,), daemon=True).start()
+        threading.Thread(target=_serve_one, args=(sock, tls), daemon=True).start()
 
 
 # --- peers that speak NREP in TLS, as short as can be -------------------------------------------
@@ -199,7 +205,7 @@ def _free() -> Address:
 
 
 @contextlib.contextmanager
-def _process(words: list[str], listens: Address, log: Path) -> Iterator[None]:
+def _process(words: list[str], listens: Address, log: Path) -> Iterator[int]:
     with log.open("wb") as out:
         process = subprocess.Popen(
             words, stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True
@@ -214,7 +220,7 @@ def _process(words: list[str], listens: Address, log: Path) -> Iterator[None]:
                 if process.poll() is not None or time.monotonic() > deadline:
                     raise RuntimeError(f"{words[0]} does not start: {log.read_text()}") from None
                 time.sleep(0.05)
-        yield
+        yield process.pid
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # socat has children of its own
@@ -222,21 +228,20 @@ def _process(words: list[str], listens: Address, log: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _stunnel(
-    folder: Path, name: str, accept: Address, connect: Address, how: str
-) -> Iterator[None]:
+def _stunnel(folder: Path, name: str, accept: Address, connect: Address, how: str) -> Iterator[int]:
     config = folder / f"{name}.conf"
     config.write_text(
         f"foreground = yes\npid =\nsocket = l:TCP_NODELAY=1\nsocket = r:TCP_NODELAY=1\n"
         f"[{name}]\naccept = {accept}\nconnect = {connect}\n{how}\n"
     )
-    with _process(["stunnel4", str(config)], accept, folder / f"{name}.log"):
-        yield
+    with _process(["stunnel4", str(config)], accept, folder / f"{name}.log") as pid:
+        yield pid
 
 
 @contextlib.contextmanager
-def ways(folder: Path) -> Iterator[dict[str, Way]]:
-    """Every way to the server, started."""
+def ways(folder: Path) -> Iterator[tuple[dict[str, Way], dict[str, list[int]]]]:
+    """Every way to the server, started, and the processes that are in the middle of it."""
+    between: dict[str, list[int]] = {}
     identity = kept_identity(folder / "state")
     with contextlib.ExitStack() as stack:
         listening = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=64))
@@ -267,22 +272,37 @@ def ways(folder: Path) -> Iterator[dict[str, Way]]:
         stack.callback(publisher.kill)
         assert ready.wait(20)
         found["relay: nrep"] = lambda: NrepSocket(at)
+        between["relay: nrep"] = [entry.process.pid]
 
         to = ["--entry", str(at), "--pin", identity.fingerprint, "--log-level", "warning"]
         words = ["nrep", "publish", "--app", "chain", "--to", str(target), *to]
-        stack.enter_context(Program(folder, *words)).wait_ready()
+        forwarder = stack.enter_context(Program(folder, *words)).wait_ready()
         words = ["nrep", "connect", "--app", "chain", "--listen", "127.0.0.1:0", *to]
         connector = stack.enter_context(Program(folder, *words)).wait_ready()
         here = Address.parse(connector.ready["listen"])
         found["chain: nrep"] = lambda: TcpSocket(here)
+        pids = [each.process.pid for each in (forwarder, entry, connector)]
+        between["chain: nrep"] = pids
 
         if shutil.which("stunnel4"):
             ends, begins = _free(), _free()
             how = f"cert = {identity.cert}"
-            stack.enter_context(_stunnel(folder, "ends", ends, target, how))
-            stack.enter_context(_stunnel(folder, "begins", begins, ends, "client = yes"))
+            a = stack.enter_context(_stunnel(folder, "ends", ends, target, how))
+            b = stack.enter_context(_stunnel(folder, "begins", begins, ends, "client = yes"))
+            between["relay: stunnel"], between["chain: stunnel"] = [a], [a, b]
             context = _tls()
             found["relay: stunnel"] = lambda: TcpSocket(ends, context)
+            behind = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=64))
+            tls = server_context(identity.cert)
+            server = FORK.Process(target=_server, args=(behind, tls), daemon=True)
+            server.start()
+            stack.callback(server.kill)
+            second, first = _free(), _free()
+            to_it = Address.of_socket(behind.getsockname())
+            a = stack.enter_context(_stunnel(folder, "second", second, to_it, "client = yes"))
+            b = stack.enter_context(_stunnel(folder, "first", first, second, how))
+            between["relay: stunnel2"] = [a, b]
+            found["relay: stunnel2"] = lambda: TcpSocket(first, context)
             found["chain: stunnel"] = lambda: TcpSocket(begins)
         if shutil.which("socat"):
             ends2, begins2 = _free(), _free()
@@ -294,21 +314,30 @@ def ways(folder: Path) -> Iterator[dict[str, Way]]:
             words = ["socat", "-b65536", listen, f"OPENSSL:{ends2},verify=0,nodelay"]
             stack.enter_context(_process(words, begins2, folder / "begins2.log"))
             found["chain: socat"] = lambda: TcpSocket(begins2)
-        yield found
+        yield found, between
 
 
 # --- measuring ----------------------------------------------------------------------------------
 
 
-def _bulk(way: Way, size: int) -> float:
-    """Bytes a second."""
+def _processor_s(pids: list[int]) -> float:
+    """Processor time that processes have taken so far."""
+    total = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        total += int(fields[11]) + int(fields[12])
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+def _bulk(way: Way, size: int, pids: list[int]) -> tuple[float, float]:
+    """Bytes a second, and the processor time of the processes between."""
     opened = way()
     opened.pour(CHUNK * 16)
-    start = time.perf_counter()
+    used, start = _processor_s(pids), time.perf_counter()
     opened.pour(size)
-    took = time.perf_counter() - start
+    took, used = time.perf_counter() - start, _processor_s(pids) - used
     opened.close()
-    return size / took
+    return size / took, used
 
 
 def _latency(way: Way, count: int) -> float:
@@ -324,24 +353,28 @@ def _latency(way: Way, count: int) -> float:
 
 
 def main(quick: bool) -> dict[str, Any]:
-    rounds, size, count = (3, 16 << 20, 300) if quick else (5, 64 << 20, 1000)
+    rounds, size, count = (3, 256 * CHUNK, 300) if quick else (5, 1024 * CHUNK, 1000)
     bulk: dict[str, list[float]] = {}
     latency: dict[str, list[float]] = {}
-    with tempfile.TemporaryDirectory() as folder, ways(Path(folder)) as found:
+    processor: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder, ways(Path(folder)) as (found, between):
         for _ in range(rounds):
             for name, way in found.items():
-                bulk.setdefault(name, []).append(_bulk(way, size))
+                speed, used = _bulk(way, size, between.get(name, []))
+                bulk.setdefault(name, []).append(speed)
+                processor[name] = processor.get(name, 0.0) + used * 1e3 / (size * rounds / 1e6)
                 latency.setdefault(name, []).append(_latency(way, count))
     speeds = {name: median(values) for name, values in bulk.items()}
     times = {name: median(values) for name, values in latency.items()}
-    print(f"{'':16} {'MB/s':>8} {'of direct':>10} {'p50 µs':>8} {'added µs':>9}")
+    print(f"{'':16} {'MB/s':>8} {'of direct':>10} {'p50 µs':>8} {'added µs':>9} {'CPU ms/MB':>10}")
     for name, speed in speeds.items():
         added = (times[name] - times["direct"]) * 1e6
         part = speed / speeds["direct"]
-        print(f"{name:16} {speed / 1e6:8.0f} {part:10.2f} {times[name] * 1e6:8.0f} {added:9.0f}")
+        line = f"{name:16} {speed / 1e6:8.0f} {part:10.2f} {times[name] * 1e6:8.0f} {added:9.0f}"
+        print(line + (f" {processor[name]:10.2f}" if name in between else ""))
     ratios: dict[str, float] = {}
     for kind in ("relay", "chain"):
-        for other in ("stunnel", "socat"):
+        for other in ("stunnel", "stunnel2", "socat"):
             theirs, ours = f"{kind}: {other}", f"{kind}: nrep"
             if theirs not in speeds:
                 continue
@@ -349,6 +382,9 @@ def main(quick: bool) -> dict[str, Any]:
             ratios[f"{kind}_bulk_to_{other}"] = median(
                 a / b for a, b in zip(bulk[ours], bulk[theirs], strict=True)
             )
+            if theirs in between:
+                used = processor[theirs] / max(processor[ours], 1e-9)
+                ratios[f"{kind}_bulk_per_processor_to_{other}"] = used
             ratios[f"{kind}_added_latency_to_{other}"] = median(
                 (a - d) / max(b - d, 1e-6)
                 for a, b, d in zip(latency[ours], latency[theirs], latency["direct"], strict=True)
@@ -360,6 +396,7 @@ def main(quick: bool) -> dict[str, Any]:
     return {
         "mb_per_second": {name: speed / 1e6 for name, speed in speeds.items()},
         "p50_us": {name: each * 1e6 for name, each in times.items()},
+        "processor_ms_per_mb": {name: processor[name] for name in between},
         "ratios": ratios,
         "goals": GOALS,
         "processors": os.cpu_count(),
