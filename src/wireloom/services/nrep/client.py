@@ -380,7 +380,7 @@ class Client:
     async def _serve(self, serve: Serve, channel: StreamChannel) -> None:
         try:
             await serve(channel.reader, channel.writer)
-        except ConnectionClosed:
+        except (ConnectionClosed, asyncio.IncompleteReadError):
             pass  # the other side has gone; it is its right
         except Exception as error:
             log.error("serving_failed", error=repr(error), exc_info=error)
