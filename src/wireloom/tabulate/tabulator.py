@@ -20,6 +20,7 @@ from wireloom.captures import (
     Stream,
     StreamData,
     StreamEnd,
+    Suspect,
 )
 from wireloom.columnar.arrays import from_rows
 from wireloom.errors import DecodeError
@@ -111,6 +112,8 @@ class Tabulator:
             self._undecided -= reader.undecided
             reader.gap(event)
             self._gap(event, reader.origin)
+        elif isinstance(event, Suspect):
+            self._reader(event.stream).suspect(event)
         elif isinstance(event, Dropped):
             self._reader(event.stream).dropped(event)
         else:
