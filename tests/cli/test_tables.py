@@ -14,7 +14,7 @@ import pytest
 
 from wireloom.cli import _parquet, _progress
 from wireloom.cli._parquet import TableFiles, file_schema
-from wireloom.formats import get
+from wireloom.formats import get, tibmsg
 from wireloom.generate import Manifest
 from wireloom.tables import arrow_schema, table, table_names
 
@@ -355,3 +355,13 @@ def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert max(groups) <= 107
     assert len(groups) > 3
     assert found.read().column("offset").to_pylist() == [1] * 280
+
+
+def test_columns_that_are_empty_are_told(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "x.bin"
+    path.write_bytes(tibmsg.build({"SYM": "ABC", "N": "ten"}).encode() * 3)
+    target = tmp_path / "x.parquet"
+    columns = "SYM,N:i64,NOPE"
+    result = run("decode", path, "--tables", "wide", "--columns", columns, "-o", target)
+    assert "note: no message has a value for N, NOPE" in result.stderr
+    assert "note: 3 values did not fit the type of their column" in result.stderr

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from wireloom.cli._codec import MAX_CODES, count
+from wireloom.tables import KEY
 from wireloom.view import clip, escape
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ LEFT_OUT = {
     "encapsulated": "encapsulated, not read",
 }
 """What packets in no stream are called."""
+_WIDE_KEY = frozenset(column.name for column in KEY)
 UNKNOWN = "unrecognised"
 """What streams of no known format are called."""
 
@@ -84,6 +86,10 @@ class Accounts:
     codes: dict[str, _Kind] = field(default_factory=dict)
     left_out: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Packets and bytes of what is in no stream."""
+    filled: dict[str, int] = field(default_factory=dict)
+    """Of each column of the wide table, how many values there are."""
+    misfits: int = 0
+    """Values that did not fit their column."""
 
     def add(self, table: str, batch: pa.RecordBatch) -> None:
         """Take a batch of any table."""
@@ -93,6 +99,17 @@ class Accounts:
                 self.formats.setdefault(row["format"] or UNKNOWN, Sums()).add(row)
         elif table == "errors":
             self._add_errors(batch)
+        elif table == "wide":
+            self._add_wide(batch)
+
+    def _add_wide(self, batch: pa.RecordBatch) -> None:
+        """Which columns have values, and how many did not fit."""
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            if name == "misfits":
+                self.misfits += column.sum().as_py() or 0
+            elif name not in _WIDE_KEY:
+                filled = len(column) - column.null_count
+                self.filled[name] = self.filled.get(name, 0) + filled
 
     def _add_errors(self, batch: pa.RecordBatch) -> None:
         self.errors += batch.num_rows
@@ -118,9 +135,19 @@ class Accounts:
         for name in sorted(self.formats, key=lambda each: (each == UNKNOWN, each)):
             yield f"{name}: {_sentence(self.formats[name])}"
         yield from self.packets_left_out()
+        yield from self._wide_notes()
         if not self.is_balanced:
             yield "warning: the bytes do not sum up; this is a mistake in wireloom"
         yield from self.problems()
+
+    def _wide_notes(self) -> Iterator[str]:
+        """What would make a column of the wide table emptier than one might think."""
+        empty = [escape(name) for name, number in self.filled.items() if not number]
+        if empty:
+            yield f"note: no message has a value for {', '.join(empty)}"
+        if self.misfits:
+            values = count(self.misfits, "value")
+            yield f"note: {values} did not fit the type of their column; misfits says where"
 
     def packets_left_out(self) -> Iterator[str]:
         """A line about packets that are in no stream, if there are any."""

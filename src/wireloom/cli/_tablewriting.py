@@ -163,9 +163,9 @@ def write_tables(
     quiet: bool = False,
 ) -> Accounts:
     """Write the tables of captures where the output options say."""
-    from wireloom.tabulate.reading import resolved
+    from wireloom.tabulate.reading import sampled
 
-    settings = resolved(settings, sources)
+    settings, sources = sampled(settings, sources)
     accounts = Accounts()
     started = time.monotonic()
     # A path without a suffix of a text or file is a folder: tables were asked for.

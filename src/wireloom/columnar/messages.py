@@ -19,7 +19,7 @@ from wireloom.columnar.arrays import from_rows
 from wireloom.columnar.batches import Batches, BatchSet
 from wireloom.columnar.objectrows import DAY_0, kernel_values, wide_rows
 from wireloom.columnar.types import qform_map
-from wireloom.columnar.wide import Choice, choose
+from wireloom.columnar.wide import Choice, choose, dictionary_types
 from wireloom.errors import DecodeError, OptionError
 from wireloom.formats import get
 from wireloom.formats._tib.texts import parse_date
@@ -459,23 +459,7 @@ def _choice(columns: Iterable[str] | Choice | None, format: str | None, dictiona
         return Choice((), ())
     if isinstance(columns, Choice):
         return columns
-    known: dict[str, str] = {}
-    if format == "qform" and dictionary:
-        known = {entry.name: _QFORM_TYPES.get(entry.md_type, "binary") for entry in dictionary}
-    return choose(columns, known)
-
-
-_QFORM_TYPES: Final = {
-    "boolean": "bool",
-    "date": "date",
-    "decimal": "decimal",
-    "int": "i64",
-    "partial": "text",
-    "real": "f64",
-    "string": "text",
-    "time": "time",
-    "uint": "i64",
-}
+    return choose(columns, dictionary_types(dictionary) if format == "qform" else {})
 
 
 def _numbers(values: Any, code: Literal["i", "q"]) -> memoryview:

@@ -197,7 +197,7 @@ class Settings:
 
     def message_options(self) -> dict[str, Any]:
         """The options of TibMsg, TibrvMsg and QForm messages together."""
-        return {"dictionary": self._dictionary(), "dialect": self.tibrv_dialect}
+        return {"dictionary": self.field_dictionary(), "dialect": self.tibrv_dialect}
 
     def scanner_options(self, format: str) -> dict[str, Any]:
         """The options of a format that its framing depends on."""
@@ -208,7 +208,12 @@ class Settings:
         """The classes of Blaze bodies."""
         return load_blz(self.model) if isinstance(self.model, str) else self.model
 
-    def _dictionary(self) -> Dictionary | None:
+    def field_dictionary(self) -> Dictionary | None:
+        """The dictionary of QForm fields, read if it is a file; None if there is none.
+
+        Raises:
+            SourceError: it cannot be found or read.
+        """
         return resolve(self.dictionary)
 
     def _types(self) -> TypeRegistry:
@@ -238,7 +243,7 @@ class Settings:
         """
         return dataclasses.replace(
             self,
-            dictionary=self._dictionary() or DEFAULT,
+            dictionary=self.field_dictionary() or DEFAULT,
             model=self.body_model(),
             types=self._types() if self.proto or self.bind else self.types,
             proto=(),
