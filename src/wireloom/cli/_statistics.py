@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -11,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wireloom.captures.events import STREAM_NAME
 from wireloom.cli._accounts import to_json
 from wireloom.columns import Exchange
 from wireloom.formats import get, names
@@ -273,9 +275,10 @@ def _connections(streams: pa.DictionaryArray) -> pa.Array:
     """A number for the connection of each stream, the same for both of its directions."""
     numbers = []
     for name in streams.dictionary.to_pylist():
-        ends, _, turn = name.removeprefix("tcp ").rpartition(" #")
+        found = re.match(STREAM_NAME, name)
         # Hostile captures can have any number of streams: a hash needs no memory.
-        numbers.append(hash((*sorted(ends.split(" > ")), turn)) if ends else hash(name))
+        key = (found[1], *sorted(found.group(2, 3)), found[4]) if found else name
+        numbers.append(hash(key))
     return pa.array(numbers, pa.int64()).take(streams.indices)
 
 
