@@ -194,7 +194,7 @@ class _Rows:
                     "format": codec.format.name,
                     "code": error.code,
                     "reason": error.reason,
-                    "at": None,
+                    "failed_at": None,
                     "field": error.path,
                     "raw": data,
                 }

@@ -348,7 +348,7 @@ class MessageDecoder:
                     "format": self._format,
                     "code": error.code,
                     "reason": error.reason,
-                    "at": None if self._path else offset + error.offset,
+                    "failed_at": None if self._path else offset + error.offset,
                     "field": error.path,
                     "raw": raw,
                 }

@@ -197,7 +197,7 @@ def _problems(
             "format": problem.format,
             "code": problem.code,
             "reason": problem.reason,
-            "at": problem.at,
+            "failed_at": problem.at,
             "field": problem.path,
             "raw": problem.data,
         }

@@ -416,7 +416,7 @@ def _why(format: str, layer: str, refused: Refused) -> dict[str, Any]:
         "format": format,
         "code": error.code,
         "reason": error.reason,
-        "at": refused.offset + error.offset,
+        "failed_at": refused.offset + error.offset,
         "field": error.path,
         "raw": refused.data,
     }

@@ -283,7 +283,7 @@ def _records(segment: Segment) -> Iterator[Captured]:
     others: list[Captured] = []
     for row in segment.rows:
         what = (row["format"] or "", row["frame_offset"], row["raw"] or b"", row["code"])
-        problem = Problem(*what, row["reason"], row["field"], row["at"])
+        problem = Problem(*what, row["reason"], row["field"], row["failed_at"])
         length = row["frame_length"]
         others.append(Captured(source, stream, row["ts_ns"], problem, length, None, row["layer"]))
     if batch is None:

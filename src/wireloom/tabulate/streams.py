@@ -172,7 +172,7 @@ class StreamReader:
             layer="stream",
             code=event.code,
             reason=_DROPPED[event.code],
-            at=event.offset,
+            failed_at=event.offset,
             field="",
         )
         self._later = [*(self._later or ()), row]
@@ -339,11 +339,11 @@ class StreamReader:
         if is_tail or is_head:
             account.gap += size
             why = {"layer": "stream", "code": "gap", "reason": _CUT_BY_HOLE, "field": ""}
-            why["at"] = offset if is_tail else hole
+            why["failed_at"] = offset if is_tail else hole
         else:
             account.quarantined += size
             why = {"layer": "frame", "code": problem.code, "reason": problem.reason}
-            why |= {"field": problem.path, "at": problem.at}
+            why |= {"field": problem.path, "failed_at": problem.at}
         return self._row(offset, problem.data, self._time_at(offset), **why)
 
     def _tell_later(self, offset: int | None) -> None:
@@ -363,7 +363,9 @@ class StreamReader:
             raw = data[at : at + UNKNOWN_BYTES]
             place = offset + at
             why = {"layer": "stream", "code": "unknown_format", "reason": _UNKNOWN}
-            rows.append(self._row(place, raw, self._time_at(place), at=place, field="", **why))
+            rows.append(
+                self._row(place, raw, self._time_at(place), failed_at=place, field="", **why)
+            )
             self.state.account.quarantined += len(raw)
             at += len(raw)
         self._rest, self._at = data[at:], offset + at

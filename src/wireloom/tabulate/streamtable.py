@@ -135,7 +135,7 @@ class StreamTable:
             format=None,
             code=event.code,
             reason=event.reason,
-            at=event.offset,
+            failed_at=event.offset,
             field=event.layer,
             raw=event.data,
         )

@@ -281,7 +281,7 @@ def _failure(row: dict[str, Any]) -> DecodeError:
     path = f", {row['path']}" if row["path"] else ""
     return DecodeError(
         f"{where}{path}: {row['reason']}",
-        offset=row["frame_offset"] if row["at"] is None else row["at"],
+        offset=row["frame_offset"] if row["failed_at"] is None else row["failed_at"],
         path=row["field"],
         code=row["code"],
     )
