@@ -182,7 +182,7 @@ def test_filters_give_the_same_rows_applied_here_or_not(
 
 
 def test_a_filter_on_the_source_leaves_other_files_unread(captures: Path) -> None:
-    from wireloom.pipeline.plan import Part, Whole
+    from wireloom.pipeline.plan import FlowPartition, Whole
     from wireloom.spark.filters import sources
     from wireloom.spark.options import SourceOptions
     from wireloom.spark.planning import Task, plan
@@ -195,7 +195,7 @@ def test_a_filter_on_the_source_leaves_other_files_unread(captures: Path) -> Non
     # Connections may begin in another packet capture than the one they are called after.
     raw, *packets = plan(options, found)
     assert raw == Task(Whole((quotes,), Path(quotes).stat().st_size))
-    assert all(isinstance(each, Task) and isinstance(each.unit, Part) for each in packets)
+    assert all(isinstance(each, Task) and isinstance(each.unit, FlowPartition) for each in packets)
 
 
 def test_a_filter_that_is_not_understood_lets_all_rows_through() -> None:

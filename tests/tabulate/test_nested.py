@@ -146,7 +146,7 @@ def test_bodies_with_a_model():
 
 
 def _by_lots(data, **given):
-    """The rows of a capture for many sizes of batches and lots, which must all be the same."""
+    """The rows of a capture for many sizes of batches and groups, which must all be the same."""
     rows = []
     for packets, batch_rows, workers in (
         (1 << 14, 1 << 16, 1),
@@ -186,7 +186,7 @@ def test_bodies_do_not_depend_on_the_size_of_lots(tmp_path):
 
 
 def test_a_subscription_is_for_the_latest_request_before_its_answer():
-    """Ids are used again, and the second request is in the same lot as the first one's events."""
+    """Ids are used again, and the second request is in the same group as the first one's events."""
     asks = [
         SubscriptionRequest(
             sbstyp=1, sbsmod=1, flotyp=1, dwltyp=1, enctyp=2, nclsid=number, connid=7, rqstid=5
