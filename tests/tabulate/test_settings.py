@@ -61,7 +61,7 @@ def test_texts_give_the_same_as_values():
         ({"ports": "80=http"}, "no format 'http'"),
         ({"ports": "99999=nais"}, "from 0 to 65535"),
         ({"mode": "loud"}, "mode must be one of"),
-        ({"include_raw": "yes"}, "true or false"),
+        ({"include_raw": "perhaps"}, "true or false"),
         ({"batch_rows": "0"}, "batch_rows"),
         ({"batch_rows": "many"}, "must be a number"),
         ({"max_frame": "0"}, "max_frame"),
@@ -108,3 +108,17 @@ def test_wide_columns_get_the_types_of_the_first_frames(tmp_path):
     # What can be read once only is not looked at before.
     batch = dict(tabulate(io.BytesIO(path.read_bytes()), columns=("N",), tables=("wide",)))["wide"]
     assert batch.column("N").to_pylist() == [None] * 3
+
+
+def test_options_of_formats_are_told_apart_by_name_and_choice():
+    made = Settings.from_options({"dialect": "2019", "nais.max_payload": "0x100"})
+    assert made.options == {"blaze.dialect": "2019", "nais.max_payload": 256}
+    both = Settings(options={"dialect": "document", "tibrv.dialect": "standard"})
+    assert both.options == {"blaze.dialect": "document", "tibrv.dialect": "standard"}
+    changed = both.changed(dialect="auto", mode="failfast")
+    assert changed.options == {"blaze.dialect": "document", "tibrv.dialect": "auto"}
+    assert changed.mode == "failfast"
+    with pytest.raises(OptionError, match="no dialect 'x'; there are blaze: document"):
+        Settings(options={"dialect": "x"})
+    with pytest.raises(OptionError, match="makes no sense for tables"):
+        Settings(options={"unwrap": True})
