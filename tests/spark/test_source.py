@@ -289,12 +289,19 @@ def test_the_page_on_spark_names_every_option_and_its_examples_work(
 ) -> None:
     from dataclasses import fields
 
+    from wireloom.options import declared
     from wireloom.spark.options import OPTIONS
     from wireloom.tabulate import Settings
 
     text = PAGE.read_text("utf-8")
-    inner = {"tables", "types", "limits", "reassembly"}
-    names = {*OPTIONS, *(each.name for each in fields(Settings))} - {"path"} - inner
+    inner = {"tables", "limits", "reassembly", "options"}
+    names = {*OPTIONS, *(each.name for each in fields(Settings) if each.init)} - {"path"} - inner
+    names |= {
+        option.name
+        for found in declared().values()
+        for _, option in found
+        if option.is_for_tables and option.type != "object"
+    }
     assert [name for name in sorted(names) if f"`{name}`" not in text] == []
     (tmp_path / "captures").mkdir()
     shutil.copy(captures / "quotes.bin", tmp_path / "captures")

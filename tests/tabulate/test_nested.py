@@ -231,3 +231,15 @@ def test_no_rows_of_nested_messages_when_they_are_not_wanted():
     found = collect(tabulate(io.BytesIO(data), settings), settings)
     assert "messages" not in found
     assert len(found["nrep"]) == 3
+
+
+def test_subscriptions_that_are_known_from_elsewhere(tmp_path):
+    event = SubscriptionEvent(sbsrid=3, sevttp=1, sbeact=1, sevtid=1, body=_body({"x": 7}))
+    path = tmp_path / "events.bin"
+    path.write_bytes(event.encode() * 2)
+    tables = ("fields",)
+    assert not list(tabulate(path, formats=("blaze",), tables=tables, model=MODEL))
+    [(_, fields)] = tabulate(
+        path, formats=("blaze",), tables=tables, model=MODEL, subscriptions="3=301/INDEXNOTZERO"
+    )
+    assert [(row["name"], row["value_int"]) for row in fields.to_pylist()] == [("x", 7)] * 2
