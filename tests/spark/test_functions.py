@@ -130,6 +130,10 @@ def test_types_of_wide_columns_come_from_the_values(spark: SparkSession) -> None
     wide = decode_column(messages(spark), "payload", select=("BIDSIZE",), keep=(), **options)
     assert wide.schema["BIDSIZE"].dataType.simpleString() == "bigint"
     assert sorted(row[0] for row in wide.collect()) == [1, 2, 3, 5]
-    stream = spark.readStream.format("rate").load().selectExpr("cast(cast(value as string) as binary) payload")
+    stream = (
+        spark.readStream.format("rate")
+        .load()
+        .selectExpr("cast(cast(value as string) as binary) payload")
+    )
     with pytest.raises(OptionError, match="BIDSIZE needs a type"):
         decode_column(stream, "payload", **options)
