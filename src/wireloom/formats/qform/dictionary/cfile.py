@@ -468,7 +468,7 @@ class _Reader:
 
 
 def _meaning(mixed_case: str, value: str) -> tuple[int, str, Any]:
-    """What a statement sets, the keyword, and to what; `_NOTHING` if it is not of the usual kind."""
+    """What a statement sets, which keyword, and to what; `_NOTHING` if it is not a usual one."""
     keyword = mixed_case.lower()
     if keyword in _NUMBERS and _is_number(value) and len(value) <= _MAX_DIGITS:
         return _NUMBER, keyword, int(value)
