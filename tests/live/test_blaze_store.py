@@ -27,7 +27,7 @@ from sqlalchemy import text
 
 from wireloom.errors import OptionError, SourceError, StoreError
 from wireloom.formats.blaze import from_blz, new_value
-from wireloom.formats.blaze.body import decode_nclass
+from wireloom.formats.blaze.body import decode_nclass, encode_nclass
 from wireloom.formats.blaze.codes import Action, BlazeCode, Encoding
 from wireloom.formats.blaze.dialects import Action2017
 from wireloom.formats.blaze.session.subscriptions import Change
@@ -526,6 +526,18 @@ def test_an_apply_that_is_given_up_does_no_harm(store_url: str) -> None:
                 await store.apply(write(INS, 1))
         assert (await store.apply(write(INS, 2))).is_ok
         assert len(await images(store)) == 2
+
+    on_store(test, store_url)
+
+
+def test_bytes_that_are_at_hand_are_stored_as_they_are(store_url: str) -> None:
+    async def test(store: SqlStore) -> None:
+        for value in (truck(1, name="one"), pulse(1)):
+            body = encode_nclass(value)
+            outcome = await store.apply(Write(INS, value, body=body))
+            assert outcome.change is not None
+            assert outcome.change.full(Encoding.INDEXNOTZERO) is body
+        assert image((await all_rows(store))[0]) == truck(1, name="one")
 
     on_store(test, store_url)
 
