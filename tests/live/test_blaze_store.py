@@ -25,7 +25,7 @@ from oracles.stores import (
 )
 from sqlalchemy import text
 
-from wireloom.errors import OptionError, SourceError, StoreError
+from wireloom.errors import OptionError, SourceError, StateError, StoreError
 from wireloom.formats.blaze import from_blz, new_value
 from wireloom.formats.blaze.body import decode_nclass, encode_nclass
 from wireloom.formats.blaze.codes import Action, BlazeCode, Encoding
@@ -499,6 +499,8 @@ def test_a_receiver_that_fails_does_not_stop_the_store(
         store.submit(write(INS, 1), fail)
         assert (await store.apply(write(INS, 2))).is_ok
         assert (await store.apply(write(INS, 3))).is_ok
+        with pytest.raises(StateError):
+            await store.start(fail, fail)
 
     on_store(test, store_url)
     assert caplog.text.count("a bug of the broker") >= 3

@@ -372,6 +372,24 @@ def test_a_broker_with_an_older_model_stops_writing(postgres_url: str) -> None:
     asyncio.run(run())
 
 
+def test_downloads_go_on_after_a_restart_of_the_server(postgres: Server, postgres_url: str) -> None:
+    async def run() -> None:
+        async with brokers(postgres_url, 1) as (broker,):
+            await broker.store.apply(write(Action.INS, 1))
+            wanted = [broker.store.rows(TRUCK, (0, 0), 5) for _ in range(8)]
+            assert [len(rows) for rows in await asyncio.gather(*wanted)] == [1] * 8
+            await asyncio.to_thread(postgres.stop, "immediate")
+            try:
+                with pytest.raises(StoreError, match="host"):
+                    await broker.store.rows(TRUCK, (0, 0), 5)
+            finally:
+                await asyncio.to_thread(postgres.start)
+            wanted = [broker.store.rows(TRUCK, (0, 0), 5) for _ in range(8)]
+            assert [len(rows) for rows in await asyncio.gather(*wanted)] == [1] * 8
+
+    asyncio.run(run())
+
+
 def test_closing_does_not_wait_for_a_server_that_is_gone(
     postgres: Server, postgres_url: str
 ) -> None:

@@ -291,6 +291,10 @@ class Store(ABC):
             on_gap: gets a class whose changes were removed from the log before this broker
                 read them, because it was away for longer than `StoreSettings.log_seconds`. Stop
                 the subscriptions of the class, so that clients resume with PARTIAL.
+
+        Raises:
+            StateError: it was started before.
+            StoreError: the database cannot be read.
         """
 
     @abstractmethod

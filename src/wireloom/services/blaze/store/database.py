@@ -248,6 +248,16 @@ class PostgresDatabase(Database):
                 raise
 
     def _read(self, work: Work[T]) -> T:
+        try:
+            return self._read_once(work)
+        except (DBAPIError, psycopg.Error) as error:
+            if self.failure(error) is not Failure.AWAY:
+                raise
+        # After a restart of the server all connections are dead: once more, with a new one.
+        self._engine.dispose()
+        return self._read_once(work)
+
+    def _read_once(self, work: Work[T]) -> T:
         with self._engine.connect() as connection:
             return work(connection)
 

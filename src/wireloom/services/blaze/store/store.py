@@ -13,6 +13,7 @@ from typing import Final
 
 from sqlalchemy import Connection
 
+from wireloom.errors import StateError
 from wireloom.formats.blaze.body import decode_nclass
 from wireloom.formats.blaze.codes import BlazeCode
 from wireloom.formats.blaze.model import Model
@@ -236,13 +237,14 @@ class SqlStore(Store):
     async def _work(self) -> None:
         """Commit what waits, and now and then do what else there is to do."""
         while self._queue or not self._is_closing:
-            if self._queue:
-                await self._commit_group()
-            else:
-                await self._wait()
             try:
+                if self._queue:
+                    await self._commit_group()
+                else:
+                    await self._wait()
                 await self._do_chores()
             except Exception as error:
+                # Outcomes were given; changes that were not handed on will be found in the log.
                 self._failed(error)
                 await asyncio.sleep(self.settings.retry_interval)
 
@@ -352,6 +354,8 @@ class SqlStore(Store):
         on_gap: Callable[[int], None],
     ) -> None:
         """Hand on every change that any broker on this database commits from now on."""
+        if self._on_changes is not None:
+            raise StateError("the store hands on changes already")
         if self.database.is_shared:
             with store_errors(self.database):
                 states = await self.database.read(class_states)
@@ -372,7 +376,7 @@ class SqlStore(Store):
         for nclsid, stamp in part.after.items():
             if nclsid in self._cursors:
                 await self._read_until(nclsid, part.before[nclsid])
-                self._cursors[nclsid] = stamp
+                self._cursors[nclsid] = max(stamp, self._cursors[nclsid])
         self._give(part.changes)
 
     def _give(self, changes: Sequence[Change]) -> None:
@@ -381,6 +385,13 @@ class SqlStore(Store):
                 self._on_changes(changes)
             except Exception:
                 _LOG.exception("the receiver of changes failed")
+
+    def _tell_gap(self, nclsid: int) -> None:
+        if self._on_gap is not None:
+            try:
+                self._on_gap(nclsid)
+            except Exception:
+                _LOG.exception("the receiver of gaps failed")
 
     async def _poll(self) -> None:
         """Hand on what others have committed."""
@@ -414,8 +425,7 @@ class SqlStore(Store):
                 self._gaps += 1
                 _LOG.error("changes of class %s are lost: they were removed too soon", nclsid)
                 self._cursors[nclsid] = min(low, until)
-                if self._on_gap is not None:
-                    self._on_gap(nclsid)
+                self._tell_gap(nclsid)
                 continue
             self._foreign += len(changes)
             is_last = len(changes) < _READ_AT_ONCE
