@@ -36,6 +36,7 @@ from wireloom.services.blaze.store.database import (
     open_database,
     store_errors,
 )
+from wireloom.services.blaze.store.feed import Feed
 from wireloom.services.blaze.store.group import Committed, Committer, ModelChanged
 from wireloom.services.blaze.store.log import (
     Reader,
@@ -63,8 +64,6 @@ __all__ = ["SqlStore", "open_store"]
 
 _LOG = logging.getLogger(__name__)
 
-_READ_AT_ONCE: Final = 1000
-"""Changes of other brokers that are read at once."""
 _COUNTS_AGE: Final = 30.0
 """Seconds for which the numbers of rows are good: counting reads whole tables."""
 
@@ -168,10 +167,7 @@ class SqlStore(Store):
         self._is_closing = False
         self._error = ""
         """Why the store takes no more writes."""
-        self._on_changes: Callable[[Sequence[Change]], None] | None = None
-        self._on_gap: Callable[[int], None] | None = None
-        self._cursors: dict[int, Stamp] = {}
-        """The last change of each class that was handed on."""
+        self._feed: Feed | None = None
         self._is_notified = False
         self._next_poll = 0.0
         self._next_prune = self._loop.time() + settings.prune_interval
@@ -183,7 +179,6 @@ class SqlStore(Store):
         self._counted = 0.0
         self._is_up = True
         self._commits = self._writes = self._failures = 0
-        self._foreign = self._gaps = 0
         self._last_commit = 0.0
         self._last_group = 0
         self._latency = self._max_latency = 0.0
@@ -252,7 +247,7 @@ class SqlStore(Store):
         self._wake.clear()
         now = self._loop.time()
         until = self._next_prune
-        if self._cursors:
+        if self._is_polling:
             until = now if self._is_notified else min(until, self._next_poll)
         if self._refills or self._queue:
             until = now
@@ -263,11 +258,15 @@ class SqlStore(Store):
             except TimeoutError:
                 pass
 
+    @property
+    def _is_polling(self) -> bool:
+        return self._feed is not None and self.database.is_shared and not self._error
+
     async def _do_chores(self) -> None:
         now = self._loop.time()
         if self._refills:
             await self._refill()
-        if self._cursors and (self._is_notified or now >= self._next_poll):
+        if self._is_polling and (self._is_notified or now >= self._next_poll):
             await self._poll()
         if now >= self._next_prune:
             await self._prune()
@@ -291,8 +290,9 @@ class SqlStore(Store):
                 done(outcome)
             except Exception:
                 _LOG.exception("the receiver of an outcome failed")
-        for part in parts:
-            await self._hand_on(part)
+        if self._feed is not None:
+            for part in parts:
+                await self._feed.hand_on(part)
 
     async def _carry_out(self, writes: Sequence[Write]) -> list[Committed]:
         """Commit a group; in parts, when something in it cannot be written at all."""
@@ -354,83 +354,35 @@ class SqlStore(Store):
         on_gap: Callable[[int], None],
     ) -> None:
         """Hand on every change that any broker on this database commits from now on."""
-        if self._on_changes is not None:
+        if self._feed is not None:
             raise StateError("the store hands on changes already")
+        cursors: dict[int, Stamp] = {}
         if self.database.is_shared:
             with store_errors(self.database):
                 states = await self.database.read(class_states)
             # What is committed from here on has higher stamps; the log has it if we do not.
-            self._cursors = {nclsid: states[nclsid].stamp for nclsid in self._classes}
+            cursors = {nclsid: states[nclsid].stamp for nclsid in self._classes}
             if self.settings.has_notices:
                 self._listener = Listener(self.database, self._sender, self._notice, self.settings)
-        self._on_changes = on_changes
-        self._on_gap = on_gap
+        self._feed = Feed(self._reader, self._read, cursors, on_changes, on_gap)
         self._wake.set()
 
     def _notice(self) -> None:
         self._is_notified = True
         self._wake.set()
 
-    async def _hand_on(self, part: Committed) -> None:
-        """Give own changes to the broker, behind those of others with lower stamps."""
-        for nclsid, stamp in part.after.items():
-            if nclsid in self._cursors:
-                await self._read_until(nclsid, part.before[nclsid])
-                self._cursors[nclsid] = max(stamp, self._cursors[nclsid])
-        self._give(part.changes)
-
-    def _give(self, changes: Sequence[Change]) -> None:
-        if changes and self._on_changes is not None:
-            try:
-                self._on_changes(changes)
-            except Exception:
-                _LOG.exception("the receiver of changes failed")
-
-    def _tell_gap(self, nclsid: int) -> None:
-        if self._on_gap is not None:
-            try:
-                self._on_gap(nclsid)
-            except Exception:
-                _LOG.exception("the receiver of gaps failed")
-
     async def _poll(self) -> None:
         """Hand on what others have committed."""
         self._is_notified = False
         self._next_poll = self._loop.time() + self.settings.poll_interval
         states = await self._read(class_states)
-        if states is None:
+        if states is None or self._feed is None or self._error:
             return
-        for nclsid, state in states.items():
-            if nclsid in self._cursors:
-                if state.generation != self._generation:
-                    self._error = "another broker has brought a newer model to the database"
-                    self._cursors.clear()
-                    _LOG.error("%s: %s", self.database, self._error)
-                    return
-                await self._read_until(nclsid, state.stamp)
-
-    async def _read_until(self, nclsid: int, until: Stamp) -> None:
-        """Hand on the changes of a class up to a stamp, all of which are in the log."""
-        while self._cursors[nclsid] < until:
-            after = self._cursors[nclsid]
-            found = await self._read(
-                lambda connection, after=after: self._reader.logged(  # type: ignore[misc]
-                    connection, nclsid, after, until, _READ_AT_ONCE
-                )
-            )
-            if found is None:
-                return
-            changes, low = found
-            if low > after:
-                self._gaps += 1
-                _LOG.error("changes of class %s are lost: they were removed too soon", nclsid)
-                self._cursors[nclsid] = min(low, until)
-                self._tell_gap(nclsid)
-                continue
-            self._foreign += len(changes)
-            is_last = len(changes) < _READ_AT_ONCE
-            self._cursors[nclsid] = until if is_last else changes[-1].stamp
-            self._give(changes)
+        if any(states[nclsid].generation != self._generation for nclsid in self._classes):
+            self._error = "another broker has brought a newer model to the database"
+            _LOG.error("%s: %s", self.database, self._error)
+            return
+        await self._feed.catch_up(states)
 
     async def _read(self, work: Callable[[Connection], T]) -> T | None:
         """Read, however long it takes until the database answers; None when closing."""
@@ -559,8 +511,8 @@ class SqlStore(Store):
             last_group=self._last_group,
             latency=self._latency,
             max_latency=self._max_latency,
-            foreign_changes=self._foreign,
-            gaps=self._gaps,
+            foreign_changes=0 if self._feed is None else self._feed.foreign,
+            gaps=0 if self._feed is None else self._feed.gaps,
         )
 
     async def close(self) -> None:
