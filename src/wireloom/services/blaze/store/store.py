@@ -47,15 +47,7 @@ from wireloom.services.blaze.store.log import (
 )
 from wireloom.services.blaze.store.migration import prepare
 from wireloom.services.blaze.store.notices import Listener
-from wireloom.services.blaze.store.numbers import (
-    CONNID,
-    CONNID_BLOCK,
-    SEVTID_BLOCK,
-    ReservedEventIds,
-    id_of,
-    reserve,
-    sevtid,
-)
+from wireloom.services.blaze.store.numbers import Numbers, ReservedEventIds
 from wireloom.services.blaze.store.statements import PostgresStatements, SqliteStatements
 from wireloom.services.blaze.store.tables import StoredClass, stored_classes
 from wireloom.services.blaze.store.verify import verify
@@ -171,10 +163,7 @@ class SqlStore(Store):
         self._is_notified = False
         self._next_poll = 0.0
         self._next_prune = self._loop.time() + settings.prune_interval
-        self._connids = iter(range(0))
-        self._connids_lock = asyncio.Lock()
-        self._event_ids: ReservedEventIds | None = None
-        self._refills: set[int] = set()
+        self._numbers = Numbers(database, list(classes), self._wake.set)
         self._counts: tuple[dict[str, int], dict[str, int]] = ({}, {})
         self._counted = 0.0
         self._is_up = True
@@ -249,7 +238,7 @@ class SqlStore(Store):
         until = self._next_prune
         if self._is_polling:
             until = now if self._is_notified else min(until, self._next_poll)
-        if self._refills or self._queue:
+        if self._numbers.wanted or self._queue:
             until = now
         if until > now and not self._is_closing:
             try:
@@ -264,8 +253,8 @@ class SqlStore(Store):
 
     async def _do_chores(self) -> None:
         now = self._loop.time()
-        if self._refills:
-            await self._refill()
+        if self._numbers.wanted:
+            await self._numbers.refill()
         if self._is_polling and (self._is_notified or now >= self._next_poll):
             await self._poll()
         if now >= self._next_prune:
@@ -436,39 +425,13 @@ class SqlStore(Store):
 
     async def next_connid(self) -> int:
         """A connection's id that no broker on this database has given before."""
-        async with self._connids_lock:
-            number = next(self._connids, None)
-            if number is None:
-                with store_errors(self.database):
-                    last = await self.database.run(partial(reserve, counts={CONNID: CONNID_BLOCK}))
-                first = last[CONNID] + 1
-                self._connids = iter(range(first, first + CONNID_BLOCK))
-                number = next(self._connids)
-            return id_of(number)
+        with store_errors(self.database):
+            return await self._numbers.next_connid()
 
     async def event_ids(self) -> ReservedEventIds:
         """Counters of SEVTID that go on behind those of the last run, and of other brokers."""
-        if self._event_ids is None:
-            counts = {sevtid(nclsid): SEVTID_BLOCK for nclsid in self._classes}
-            with store_errors(self.database):
-                last = await self.database.run(partial(reserve, counts=counts))
-            self._event_ids = ReservedEventIds(
-                {nclsid: last[sevtid(nclsid)] for nclsid in self._classes}, self._want_refill
-            )
-        return self._event_ids
-
-    def _want_refill(self, nclsid: int) -> None:
-        self._refills.add(nclsid)
-        self._wake.set()
-
-    async def _refill(self) -> None:
-        assert self._event_ids is not None
-        wanted = sorted(self._refills)
-        counts = {sevtid(nclsid): SEVTID_BLOCK for nclsid in wanted}
-        last = await self.database.run(partial(reserve, counts=counts))
-        for nclsid in wanted:
-            self._refills.discard(nclsid)
-            self._event_ids.add_block(nclsid, last[sevtid(nclsid)])
+        with store_errors(self.database):
+            return await self._numbers.event_ids()
 
     # -- housekeeping
 
