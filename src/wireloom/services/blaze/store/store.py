@@ -167,6 +167,7 @@ class SqlStore(Store):
         self._counts: tuple[dict[str, int], dict[str, int]] = ({}, {})
         self._counted = 0.0
         self._is_up = True
+        self._is_traced = False
         self._commits = self._writes = self._failures = 0
         self._last_commit = 0.0
         self._last_group = 0
@@ -322,7 +323,9 @@ class SqlStore(Store):
                         *await self._carry_out(writes[half:]),
                     ]
                 elif kind is Failure.WRONG:
-                    _LOG.error("a write cannot be stored: %s", _said(error), exc_info=error)
+                    # How it came to that is said once: a fault of ours may concern every write.
+                    trace, self._is_traced = None if self._is_traced else error, True
+                    _LOG.error("a write cannot be stored: %s", _said(error), exc_info=trace)
                     return [_refusal(writes, BlazeCode.SERVER_ERROR, _said(error))]
         self._is_up = True
         self._commits += 1
