@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from enum import IntEnum
 from typing import Final
 
 from wireloom.formats.blaze.codes import BlazeCode, DisconnectReason, RefusalCode
@@ -115,11 +114,6 @@ RESULTS: Final[Mapping[BlazeCode, str]] = {
 
 def code_rows() -> Iterator[tuple[str, int, str, str]]:
     """Field, number, name and when, of all."""
-    tables: tuple[tuple[str, Mapping[IntEnum, str]], ...] = (
-        ("ERRCOD", dict(REFUSALS)),
-        ("DISRES", dict(DISCONNECTS)),
-        ("BLZCOD", dict(RESULTS)),
-    )
-    for field, table in tables:
+    for field, table in (("ERRCOD", REFUSALS), ("DISRES", DISCONNECTS), ("BLZCOD", RESULTS)):
         for code, text in table.items():
             yield field, int(code), code.name, text
