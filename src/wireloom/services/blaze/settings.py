@@ -70,6 +70,10 @@ class TransactionSettings:
     held_flying: int = setting(
         1_024, "Unanswered transactions from which on a connection is not read from."
     )
+    max_per_s: int = setting(
+        0,
+        "Transactions per second of one connection; then it is read from more slowly. 0: any.",
+    )
     max_completed: int = setting(
         4_096, "Answered ids that are remembered for each connection, beside those in the store."
     )
