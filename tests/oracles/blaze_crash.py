@@ -132,7 +132,7 @@ async def kill_under_load(trial: Trial, program: Program, rng: Random) -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(_loaded(trial, program.address))
         before, deadline = len(trial.acknowledged), time.monotonic() + PATIENCE_S
-        while len(trial.acknowledged) == before and time.monotonic() < deadline:
+        while len(trial.acknowledged) == before and time.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         await asyncio.sleep(rng.uniform(0.0, 0.35))
         await asyncio.to_thread(program.kill)
