@@ -172,7 +172,7 @@ class Soak:
             async for event in client.subscribe("TRUCK", **given):
                 if not event.is_download_end:
                     value = event.value
-                    key = json.dumps([value.read("truck_id")])
+                    key = json.dumps([str(value.read("truck_id"))])
                     if event.action == Action.DEL:
                         images.pop(key, None)
                     else:
