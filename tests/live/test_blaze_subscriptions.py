@@ -289,6 +289,9 @@ def test_leaving_the_loop_stops_the_subscription() -> None:
         async for event in client.subscribe(TRUCK):
             assert shown(event) == ("INS", 1, "")
             break
+        async for event in client.subscribe(TRUCK):  # the class is free again at once
+            assert shown(event) == ("INS", 1, "")
+            break
         gc.collect()
         await until(lambda: not broker.connections[0].session.subscriptions)
         assert not client._feeds

@@ -157,6 +157,11 @@ class Feed:
         self._orphans = len(self._queue)
         self._is_resumed = self._is_resumed or self.has_started.done()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether its connection is reading at this moment, and must not be disturbed."""
+        return self._connection is not None and self._connection.is_busy
+
     def _received_until(self) -> Stamp:
         cursor = self.cursor.copy()
         for event in self._queue:
@@ -430,5 +435,9 @@ class Subscription(Generic[T]):
     def __del__(self) -> None:
         # A loop that was left with `break` has nobody who could close it.
         feed = getattr(self, "_feed", None)
-        if feed is not None and not feed.is_over and not self._loop.is_closed():
+        if feed is None or feed.is_over or self._loop.is_closed():
+            return
+        if asyncio._get_running_loop() is self._loop and not feed.is_busy:
+            feed.stop()  # at once: the class may be subscribed to again in the next line
+        else:
             self._loop.call_soon_threadsafe(feed.stop)
