@@ -156,6 +156,8 @@ class Feed:
         self._is_held = False
         self._orphans = len(self._queue)
         self._is_resumed = self._is_resumed or self.has_started.done()
+        if self.wanted.mode is SubscriptionMode.PAST and self._has_download_end:
+            self.finish(None)  # only STOP was missing
 
     @property
     def is_busy(self) -> bool:
@@ -209,8 +211,10 @@ class Feed:
         self._queue.clear()
         self._orphans = 0
         connection = self._connection
-        if connection is not None and not self.is_over:
-            connection.forget(self._rqstid)
+        if connection is not None:
+            connection.hold(self, False)
+            if not self.is_over:
+                connection.forget(self._rqstid)
         self._connection = None
         self.finish(None)
 
