@@ -22,10 +22,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.peers.live_load import MODEL, objects
 from oracles.blaze_program import Program
 from oracles.postgres import find_binaries, running
 
+from benchmarks.peers.live_load import MODEL, objects
 from wireloom.formats.blaze import ConnectionRequest
 
 LOAD = Path(__file__).parent / "peers" / "live_load.py"
@@ -33,7 +33,15 @@ SIZE = 128
 """Bytes of a message's body."""
 GROUP = 512
 """Rows in one commit: that of the store."""
-WINDOW = ("--window", "4096", "--max-queue", "1000000", "--log-level", "warning")
+WINDOW = (
+    "--window",
+    "4096",
+    "--cumulative-acks",
+    "--max-queue",
+    "1000000",
+    "--log-level",
+    "warning",
+)
 IDLE = 2000
 
 

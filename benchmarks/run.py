@@ -18,11 +18,12 @@ HERE = Path(__file__).parent
 # This folder itself must not be on the path: a benchmark may be called like a standard module.
 sys.path[0] = str(HERE.parent)
 
-NOT_BENCHMARKS = {"run", "cases"}
+NOT_BENCHMARKS = {"run", "cases", "layouts"}
 
 
 def names() -> list[str]:
-    return sorted(path.stem for path in HERE.glob("*.py") if path.stem not in NOT_BENCHMARKS)
+    found = (path.stem for path in HERE.glob("*.py") if path.stem not in NOT_BENCHMARKS)
+    return sorted(name for name in found if not name.startswith("soak"))
 
 
 def main() -> int:

@@ -84,7 +84,9 @@ async def blaze_sub(address: str, count: int, readers: int) -> None:
             seen += len(await subscription.batch(4096))
         return time.monotonic()
 
-    clients = [Client.connect(host, int(port), model=model) for _ in range(readers)]
+    clients = [
+        Client.connect(host, int(port), model=model, cumulative_acks=True) for _ in range(readers)
+    ]
     subscriptions = []
     for client in clients:
         await client.__aenter__()

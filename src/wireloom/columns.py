@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from wireloom.errors import DecodeError, OptionError
 from wireloom.layout import Bits, Flat, Packet
@@ -31,6 +31,8 @@ __all__ = [
     "Shape",
     "Table",
     "declared_shapes",
+    "failure_row",
+    "key_row",
     "numbers",
 ]
 
@@ -122,6 +124,55 @@ Enums = Mapping[str, type[IntEnum] | None]
 
 ExtraReaders = tuple[Callable[[memoryview, int, bytes], Any], Mapping[str, Callable[[Any], Any]]]
 """What reads a packet's payload (data, start of the frame, payload), and each column's value."""
+
+
+class Failure(Protocol):
+    """Why something could not be read: a `DecodeError`, or the `Problem` of a framer."""
+
+    @property
+    def code(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+
+
+def key_row(
+    source: str, stream: str, offset: int, length: int, ts_ns: int | None, path: str = ""
+) -> Row:
+    """The key columns of one frame, or of what lies in it at `path`."""
+    return {
+        "source": source,
+        "stream": stream,
+        "frame_offset": offset,
+        "frame_length": length,
+        "ts_ns": ts_ns,
+        "ts": None if ts_ns is None else ts_ns // 1000,
+        "path": path,
+    }
+
+
+def failure_row(
+    layer: str, format: str | None, failure: Failure, raw: bytes, at: int | None
+) -> Row:
+    """The columns of `errors` behind the key.
+
+    Args:
+        layer: where it was met.
+        format: of what could not be read.
+        failure: why.
+        raw: the bytes.
+        at: stream offset of the byte where reading failed; None inside a payload.
+    """
+    return {
+        "layer": layer,
+        "format": format,
+        "code": failure.code,
+        "reason": failure.reason,
+        "at": at,
+        "field": failure.path,
+        "raw": raw,
+    }
 
 
 def declared_shapes(packets: Sequence[type[Packet]]) -> list[Shape]:

@@ -16,7 +16,7 @@ from ipaddress import IPv4Address
 from typing import Any, Final
 
 from wireloom.codec import message_codecs
-from wireloom.columns import Columns, Row
+from wireloom.columns import Columns, Row, failure_row
 from wireloom.errors import DecodeError
 from wireloom.format import COMMON_OPTIONS
 from wireloom.formats import get, names
@@ -187,18 +187,8 @@ class _Rows:
         try:
             messages = self._walk.read(codec, data, depth)
         except DecodeError as error:
-            self.found.errors.append(
-                {
-                    "path": shown(path),
-                    "layer": "message",
-                    "format": codec.format.name,
-                    "code": error.code,
-                    "reason": error.reason,
-                    "at": None,
-                    "field": error.path,
-                    "raw": data,
-                }
-            )
+            why = failure_row("message", codec.format.name, error, data, None)
+            self.found.errors.append({"path": shown(path)} | why)
             return []
         if len(messages) == 1:
             return [(messages[0], path)]

@@ -81,11 +81,15 @@ def test_a_transport_converts_to_json_only(run: Any, capture: Path, tmp_path: Pa
     assert run("convert", capture, "--to", "nrep").stdout_bytes == capture.read_bytes()
 
 
-def test_what_was_written_before_a_failure_stays(run: Any, quote: Path, tmp_path: Path) -> None:
+def test_a_run_that_fails_leaves_no_half_file(run: Any, quote: Path, tmp_path: Path) -> None:
     target = tmp_path / "out"
+    before = set(tmp_path.iterdir())
     quote.write_text(quote.read_text() + '{"format":"nrep","packet":"HELLO","nonce":0}\n')
     run("convert", quote, "--to", "tibrv", "-o", target, code=2)
-    assert target.stat().st_size
+    assert set(tmp_path.iterdir()) == before
+    target.write_text("precious")
+    run("convert", quote, "--to", "tibrv", "-o", target, "--force", code=2)
+    assert target.read_text() == "precious"
 
 
 def test_a_qform_needs_a_dictionary(run: Any, quote: Path, cfile: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from oracles.blaze_peers import MODEL, Raw, live, ping, serving, settings, truck
+from oracles.blaze_peers import MODEL, Raw, live, ping, serving, settings, truck, until
 from oracles.memory_store import MemoryStore
 
 from wireloom.formats.blaze import (
@@ -161,11 +161,13 @@ async def test_silence_costs_the_connection_and_a_test_request_is_answered() -> 
 
 @live
 async def test_a_silent_client_without_a_heartbeat_is_asked_for_one() -> None:
-    async with serving(settings(protocol={"idle_s": 0.1})) as broker:
-        async with await Raw.connect(broker) as raw:
-            await raw.expect(TestRequest)
-            raw.send(Heartbeat(tmstmp=1, connid=raw.connid))
-            await raw.expect(TestRequest)
+    async with (
+        serving(settings(protocol={"idle_s": 0.1})) as broker,
+        await Raw.connect(broker) as raw,
+    ):
+        await raw.expect(TestRequest)
+        raw.send(Heartbeat(tmstmp=1, connid=raw.connid))
+        await raw.expect(TestRequest)
 
 
 # -- transactions
@@ -388,50 +390,59 @@ async def test_a_stop_is_answered_and_an_unknown_one_refused() -> None:
 @live
 async def test_as_many_events_as_the_window_allows_are_without_acknowledgement() -> None:
     given = settings(subscriptions={"window": 3, "cumulative_acks": True})
-    async with serving(given) as broker, await Raw.connect(broker) as writer:
-        async with await Raw.connect(broker) as reader:
-            await reader.subscribe(sbsmod=3)
-            for number in range(1, 8):
-                await writer.ask(value=truck(number))
-            events = [await reader.expect(SubscriptionEvent) for _ in range(3)]
-            await reader.silent(0.05)
-            reader.ack(events[2])
-            events = [await reader.expect(SubscriptionEvent) for _ in range(3)]
-            await reader.silent(0.05)
-            reader.ack(events[0])
-            await reader.expect(SubscriptionEvent)
-            reader.ack(events[0])  # again: ignored and counted
-            await reader.silent(0.05)
-            assert broker.metrics.all_oddities()["unknown_acks"] == 1
+    async with (
+        serving(given) as broker,
+        await Raw.connect(broker) as writer,
+        await Raw.connect(broker) as reader,
+    ):
+        await reader.subscribe(sbsmod=3)
+        for number in range(1, 8):
+            await writer.ask(value=truck(number))
+        events = [await reader.expect(SubscriptionEvent) for _ in range(3)]
+        await reader.silent(0.05)
+        reader.ack(events[2])
+        events = [await reader.expect(SubscriptionEvent) for _ in range(3)]
+        await reader.silent(0.05)
+        reader.ack(events[0])
+        await reader.expect(SubscriptionEvent)
+        reader.ack(events[0])  # again: ignored and counted
+        await reader.silent(0.05)
+        assert broker.metrics.all_oddities()["unknown_acks"] == 1
 
 
 @live
 async def test_by_default_one_event_waits_for_its_acknowledgement() -> None:
-    async with serving() as broker, await Raw.connect(broker) as writer:
-        async with await Raw.connect(broker) as reader:
-            await reader.subscribe(sbsmod=3)
-            for number in (1, 2):
-                await writer.ask(value=truck(number))
-            event = await reader.expect(SubscriptionEvent)
-            await reader.silent(0.05)
-            reader.ack(event)
-            await reader.event()
+    async with (
+        serving() as broker,
+        await Raw.connect(broker) as writer,
+        await Raw.connect(broker) as reader,
+    ):
+        await reader.subscribe(sbsmod=3)
+        for number in (1, 2):
+            await writer.ask(value=truck(number))
+        event = await reader.expect(SubscriptionEvent)
+        await reader.silent(0.05)
+        reader.ack(event)
+        await reader.event()
 
 
 @live
 async def test_under_last_a_newer_change_replaces_the_one_that_waits() -> None:
-    async with serving() as broker, await Raw.connect(broker) as writer:
-        async with await Raw.connect(broker) as reader:
-            await reader.subscribe(sbsmod=3, flotyp=2)
-            await writer.ask(value=truck(1))
-            first = await reader.expect(SubscriptionEvent)
-            for x in range(1, 6):
-                await writer.ask(Action.UPD, truck(1, x=x))
-            reader.ack(first)
-            # The one whose turn had come stays (SPEC §8.4); behind it only the last is left.
-            seen = [object_in(await reader.event()).get("x") for _ in range(2)]
-            assert seen == [1, 5]
-            await reader.silent(0.05)
+    async with (
+        serving() as broker,
+        await Raw.connect(broker) as writer,
+        await Raw.connect(broker) as reader,
+    ):
+        await reader.subscribe(sbsmod=3, flotyp=2)
+        await writer.ask(value=truck(1))
+        first = await reader.expect(SubscriptionEvent)
+        for x in range(1, 6):
+            await writer.ask(Action.UPD, truck(1, x=x))
+        reader.ack(first)
+        # The one whose turn had come stays (SPEC §8.4); behind it only the last is left.
+        seen = [object_in(await reader.event()).get("x") for _ in range(2)]
+        assert seen == [1, 5]
+        await reader.silent(0.05)
 
 
 @live
@@ -472,25 +483,29 @@ async def test_all_subscribers_get_the_same_event_with_the_same_id() -> None:
 async def test_a_subscriber_that_is_too_slow_is_stopped_or_conflated_and_no_other_notices() -> None:
     for overflow in ("stop", "conflate"):
         given = settings(subscriptions={"max_queue": 10, "overflow": overflow})
-        async with serving(given) as broker, await Raw.connect(broker) as writer:
-            async with await Raw.connect(broker) as slow, await Raw.connect(broker) as quick:
-                await slow.subscribe(sbsmod=3)
-                await quick.subscribe(sbsmod=3)
-                await writer.ask(value=truck(1))
-                first = await slow.expect(SubscriptionEvent)
-                await quick.event()
-                for x in range(1, 21):
-                    await writer.ask(Action.UPD, truck(1, x=x))
-                    assert object_in(await quick.event()).get("x") == x
-                if overflow == "stop":
-                    await slow.event(sevttp=STOP, blzcod=3)
-                    assert broker.fanout.counts() == {302: 1}
-                else:
-                    slow.ack(first)
-                    last = 0
-                    while last != 20:
-                        last = object_in(await slow.event()).get("x")
-                assert broker.metrics.slow_consumers[overflow] >= 1
+        async with (
+            serving(given) as broker,
+            await Raw.connect(broker) as writer,
+            await Raw.connect(broker) as slow,
+            await Raw.connect(broker) as quick,
+        ):
+            await slow.subscribe(sbsmod=3)
+            await quick.subscribe(sbsmod=3)
+            await writer.ask(value=truck(1))
+            first = await slow.expect(SubscriptionEvent)
+            await quick.event()
+            for x in range(1, 21):
+                await writer.ask(Action.UPD, truck(1, x=x))
+                assert object_in(await quick.event()).get("x") == x
+            if overflow == "stop":
+                await slow.event(sevttp=STOP, blzcod=3)
+                assert broker.fanout.counts() == {302: 1}
+            else:
+                slow.ack(first)
+                last = 0
+                while last != 20:
+                    last = object_in(await slow.event()).get("x")
+            assert broker.metrics.slow_consumers[overflow] >= 1
 
 
 @live
@@ -514,8 +529,7 @@ async def test_who_leaves_takes_its_subscriptions_along() -> None:
                 if goodbye:
                     reader.send(Disconnected(disres=7, connid=reader.connid))
                     await reader.ended()
-            while broker.fanout.counts():
-                await asyncio.sleep(0.01)
+            await until(lambda: not (broker.fanout.counts()))
             assert (await writer.ask(value=truck(1 + goodbye))).txresl == 1
 
 
@@ -524,28 +538,32 @@ async def test_who_leaves_takes_its_subscriptions_along() -> None:
 
 @live
 async def test_2017_has_its_own_numbers_and_habits() -> None:
-    async with serving(settings(dialect="2017"), store=MemoryStore(MODEL, 2)) as broker:
-        async with await Raw.connect(broker, hbtsec=1, dialect="2017") as raw:
-            assert (await raw.ask(Action2017.INS)).txresl == 1
-            assert (await raw.ask(Action2017.REMOVE)).txresl == 1
-            await raw.subscribe(sbsmod=2)
-            await raw.event(sevttp=END)
-            await raw.silent(1.3)  # neither STOP nor TSTREQ
+    async with (
+        serving(settings(dialect="2017"), store=MemoryStore(MODEL, 2)) as broker,
+        await Raw.connect(broker, hbtsec=1, dialect="2017") as raw,
+    ):
+        assert (await raw.ask(Action2017.INS)).txresl == 1
+        assert (await raw.ask(Action2017.REMOVE)).txresl == 1
+        await raw.subscribe(sbsmod=2)
+        await raw.event(sevttp=END)
+        await raw.silent(1.3)  # neither STOP nor TSTREQ
 
 
 @live
 async def test_2019_knows_no_acknowledgements_and_no_end_of_the_download() -> None:
-    async with serving(settings(dialect="2019")) as broker:
-        async with await Raw.connect(broker, dialect="2019") as raw:
-            for number in (1, 2, 3):
-                await raw.ask(Action2017.INS, truck(number))
-            await raw.subscribe()
-            for _ in range(3):
-                await raw.event(sevttp=DOWNLOAD)
-            raw.send(raw.request(Action2017.UPD, truck(1)))
-            found = {type(await raw.packet()).__name__ for _ in range(2)}
-            assert found == {"SubscriptionEvent", "TransactionResponse"}
-            assert (await raw.subscribe()).blzcod == 300
+    async with (
+        serving(settings(dialect="2019")) as broker,
+        await Raw.connect(broker, dialect="2019") as raw,
+    ):
+        for number in (1, 2, 3):
+            await raw.ask(Action2017.INS, truck(number))
+        await raw.subscribe()
+        for _ in range(3):
+            await raw.event(sevttp=DOWNLOAD)
+        raw.send(raw.request(Action2017.UPD, truck(1)))
+        found = {type(await raw.packet()).__name__ for _ in range(2)}
+        assert found == {"SubscriptionEvent", "TransactionResponse"}
+        assert (await raw.subscribe()).blzcod == 300
 
 
 # -- going down
@@ -554,25 +572,27 @@ async def test_2019_knows_no_acknowledgements_and_no_end_of_the_download() -> No
 @live
 async def test_going_down_transactions_end_and_everybody_is_told() -> None:
     store = MemoryStore(MODEL)
-    async with serving(store=store) as broker, await Raw.connect(broker) as idle:
-        async with await Raw.connect(broker) as busy:
-            store.is_held = True
-            busy.send(busy.request(prid=1))
-            while not store.pending:
-                await asyncio.sleep(0.01)
-            async with asyncio.TaskGroup() as group:
-                group.create_task(broker.drain())
-                await idle.expect(Disconnected, disres=4)
-                await idle.ended()
-                busy.send(busy.request(prid=2))
-                await busy.expect(TransactionResponse, txprid=2, blzcod=206)
-                async with await Raw.open(broker) as late:
-                    late.send(CONREQ)
-                    await late.expect(ConnectionResponse, conres=3, errcod=4)
-                store.release()
-                await busy.expect(TransactionResponse, txprid=1, txresl=1)
-                await busy.expect(Disconnected, disres=4)
-                await busy.ended()
-                idle.close()
-                busy.close()
-                late.close()
+    async with (
+        serving(store=store) as broker,
+        await Raw.connect(broker) as idle,
+        await Raw.connect(broker) as busy,
+    ):
+        store.is_held = True
+        busy.send(busy.request(prid=1))
+        await until(lambda: store.pending)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(broker.drain())
+            await idle.expect(Disconnected, disres=4)
+            await idle.ended()
+            busy.send(busy.request(prid=2))
+            await busy.expect(TransactionResponse, txprid=2, blzcod=206)
+            async with await Raw.open(broker) as late:
+                late.send(CONREQ)
+                await late.expect(ConnectionResponse, conres=3, errcod=4)
+            store.release()
+            await busy.expect(TransactionResponse, txprid=1, txresl=1)
+            await busy.expect(Disconnected, disres=4)
+            await busy.ended()
+            idle.close()
+            busy.close()
+            late.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from oracles.blaze_peers import MODEL, Raw, live, serving, settings, truck
+from oracles.blaze_peers import MODEL, Raw, live, serving, settings, truck, until
 
 from wireloom.errors import OptionError
 from wireloom.formats.blaze import (
@@ -117,11 +117,9 @@ async def test_who_leaves_takes_its_handlers_along() -> None:
 
     async with serving(hooks=hooks) as broker, await Raw.connect(broker) as raw:
         raw.send(raw.request())
-        while not states:
-            await asyncio.sleep(0.01)
+        await until(lambda: states)
         raw.close()
-        while states[-1] != "ended":
-            await asyncio.sleep(0.01)
+        await until(lambda: states[-1] == "ended")
 
 
 @live
@@ -135,10 +133,12 @@ async def test_a_veto_refuses_the_connection() -> None:
             await raw.ended()
     hooks = Hooks()
     hooks.connection(lambda caller: False)
-    async with serving(settings(dialect="2017"), hooks=hooks) as broker:
-        async with await Raw.open(broker) as raw:
-            raw.send(ConnectionRequest())
-            await raw.expect(ConnectionResponse, conres=3, errcod=10)
+    async with (
+        serving(settings(dialect="2017"), hooks=hooks) as broker,
+        await Raw.open(broker) as raw,
+    ):
+        raw.send(ConnectionRequest())
+        await raw.expect(ConnectionResponse, conres=3, errcod=10)
 
 
 @live

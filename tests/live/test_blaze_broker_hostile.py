@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from oracles.blaze_peers import Raw, live, ping, serving, settings, truck
+from oracles.blaze_peers import Raw, live, ping, serving, settings, truck, until
 from oracles.memory_store import MemoryStore
 
 from wireloom.formats.blaze import (
@@ -77,8 +77,7 @@ async def test_garbage_hurts_only_who_sends_it() -> None:
                 answer = await good.ask(value=truck(number))
                 assert answer.txresl == 1
                 bad.close()
-        while broker.sessions:
-            await asyncio.sleep(0.02)
+        await until(lambda: not (broker.sessions))
         assert not broker.members
         assert not broker.fanout.counts()
 
@@ -201,13 +200,15 @@ async def test_a_flood_of_small_packets_takes_turns_with_others() -> None:
 
 @live
 async def test_who_sends_more_than_its_quota_is_slowed_down() -> None:
-    async with serving(settings(limits={"max_bytes_per_s": 50_000})) as broker:
-        async with await Raw.connect(broker, hbtsec=1) as raw:
-            for number in range(1, 2001):
-                raw.send(raw.request(value=truck(number)))
-            answers = [await raw.expect(TransactionResponse) for _ in range(2000)]
-            assert all(answer.txresl == 1 for answer in answers)
-            assert broker.hub.metrics.slowed._value.get() >= 1
+    async with (
+        serving(settings(limits={"max_bytes_per_s": 50_000})) as broker,
+        await Raw.connect(broker, hbtsec=1) as raw,
+    ):
+        for number in range(1, 2001):
+            raw.send(raw.request(value=truck(number)))
+        answers = [await raw.expect(TransactionResponse) for _ in range(2000)]
+        assert all(answer.txresl == 1 for answer in answers)
+        assert broker.hub.metrics.slowed._value.get() >= 1
 
 
 @live
@@ -234,8 +235,7 @@ async def test_a_reset_in_the_middle_of_everything_leaves_nothing_behind() -> No
                 await reader.packet()
             reader.close()
             assert (await writer.ask(value=truck(1000 + number))).txresl == 1
-        while len(broker.sessions) > 1:
-            await asyncio.sleep(0.01)
+        await until(lambda: not (len(broker.sessions) > 1))
         assert not broker.fanout.counts()
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-import sys
 import subprocess
+import sys
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -140,10 +140,10 @@ def test_three_brokers_on_one_database_serve_as_one(tmp_path: Path, postgres_url
 
 def certificates(folder: Path) -> tuple[Path, Path]:
     key, cert = folder / "key.pem", folder / "cert.pem"
+    subject = ("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1")
+    kind = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
-        + ["-nodes", "-days", "2", "-subj", "/CN=localhost"]
-        + ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)],
+        ["openssl", "req", "-x509", *kind, *subject, "-keyout", str(key), "-out", str(cert)],
         check=True,
         capture_output=True,
         timeout=60,

@@ -35,7 +35,7 @@ from wireloom.services._shell.addresses import Address
 from wireloom.services.blaze import Broker, BrokerSettings, Hooks
 from wireloom.services.blaze.store.api import Store
 
-__all__ = ["FLEET", "MODEL", "Raw", "live", "ping", "serving", "settings", "truck"]
+__all__ = ["FLEET", "MODEL", "Raw", "live", "ping", "serving", "settings", "truck", "until"]
 
 FLEET = """
 nclass TRUCK
@@ -121,6 +121,12 @@ def live(test: Callable[_Args, Coroutine[Any, Any, None]]) -> Callable[_Args, No
         asyncio.run(main())
 
     return run
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for something that nobody announces."""
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
 
 
 class Raw:

@@ -77,7 +77,7 @@ class Mosquitto:
         self._config = folder / "mosquitto.conf"
         self._config.write_text(
             f"listener {self.port} 127.0.0.1\nallow_anonymous true\n"
-            "max_queued_messages 0\nmax_inflight_messages 0\nlog_type none\n"
+            "max_queued_messages 0\nmax_inflight_messages 0\nset_tcp_nodelay true\nlog_type none\n"
         )
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -165,6 +165,10 @@ class Program:
             _, err = self._process.communicate(timeout=20)
             raise AssertionError(f"it does not start: {err}")
         self.said: dict[str, Any] = json.loads(line)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def signal(self, number: int) -> None:
         self._process.send_signal(number)

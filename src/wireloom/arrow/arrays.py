@@ -9,21 +9,21 @@ from __future__ import annotations
 import array
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from wireloom.arrow.types import arrow_type, schema_of
-
-if TYPE_CHECKING:
-    from wireloom.columns import Column, Table
+from wireloom.columns import Column, Table
 
 __all__ = [
     "allocate",
     "constant",
     "dictionary",
     "from_rows",
+    "int_array",
+    "int_scalar",
     "null_array",
     "numbers",
     "plain_column",
@@ -78,6 +78,21 @@ def null_array(type: pa.DataType, count: int) -> pa.Array:
     else:
         buffers = [bits, zeros((type.bit_width * count + 7) // 8)]
     return pa.Array.from_buffers(type, count, buffers, count)
+
+
+_ARROW_CODES: Final = {"int32": "i", "int64": "q", "uint8": "B"}
+
+
+def int_array(values: Sequence[int], type: pa.DataType | None = None) -> pa.Array:
+    """Whole numbers, of 64 bits if not told otherwise; without ``pa.array``."""
+    type = type or pa.int64()
+    data = array.array(_ARROW_CODES[str(type)], values)
+    return pa.Array.from_buffers(type, len(values), [None, pa.py_buffer(data)], 0)
+
+
+def int_scalar(value: int, type: pa.DataType | None = None) -> pa.Scalar:
+    """One of them; without ``pa.scalar``, which imports pandas, too."""
+    return int_array([value], type)[0]
 
 
 def strings(texts: Sequence[str | bytes | None], type: pa.DataType | None = None) -> pa.Array:

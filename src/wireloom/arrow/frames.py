@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wireloom.arrow.arrays import allocate, constant, null_array, numbers
+from wireloom.arrow.arrays import allocate, constant, int_scalar, null_array, numbers
 from wireloom.arrow.types import arrow_type
+from wireloom.columns import Column, key_row
 from wireloom.errors import DecodeError
 from wireloom.framing import Frame, Problem, Record, Text
-
-if TYPE_CHECKING:
-    from wireloom.columns import Column
 
 __all__ = ["KEY_NAMES", "FrameBatch", "Keys", "Payloads", "Refused"]
 
@@ -124,15 +122,7 @@ class Keys:
             for text in (self.source, self.stream)
         )
         ts_ns = None if self.ts_ns is None else self.ts_ns[index]
-        return {
-            "source": source,
-            "stream": stream,
-            "frame_offset": self.offset(index, batch),
-            "frame_length": batch.lengths[index],
-            "ts_ns": ts_ns,
-            "ts": None if ts_ns is None else ts_ns // 1000,
-            "path": "",
-        }
+        return key_row(source, stream, self.offset(index, batch), batch.lengths[index], ts_ns)
 
     def offset(self, index: int, batch: FrameBatch) -> int:
         """Where a frame starts in its stream."""
@@ -159,7 +149,7 @@ class Keys:
             if self.offsets is not None:
                 return numbers(self.offsets, type)
             found = numbers(batch.offsets, type)
-            return pc.add(found, self.base) if self.base else found
+            return pc.add(found, int_scalar(self.base)) if self.base else found
         if self.ts_ns is None:
             return null_array(type, count)
         if name == "ts_ns":

@@ -6,12 +6,11 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from wireloom.columns import Table
 from wireloom.errors import OptionError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from wireloom.columns import Table
 
 __all__ = [
     "DECIMAL_SCALE",

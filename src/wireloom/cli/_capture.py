@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import wraps
 from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -59,9 +59,11 @@ class CaptureOptions:
 
     formats: str | None
     ports: str | None
+    tunnels: str | None
     workers: int | None
 
 
+_NAMES = tuple(each.name for each in fields(CaptureOptions))
 _OPTIONS: tuple[Decorator, ...] = (
     click.option(
         "--formats",
@@ -75,6 +77,12 @@ _OPTIONS: tuple[Decorator, ...] = (
         help="What is spoken on these ports; detected on all others.",
     ),
     click.option(
+        "--tunnels",
+        type=Listed(lambda: ("vxlan", "geneve", "gtp")),
+        metavar="A,B,…",
+        help="Read the packets in UDP datagrams of these kinds: vxlan, geneve, gtp.",
+    ),
+    click.option(
         "--workers",
         type=click.IntRange(min=1),
         metavar="N",
@@ -84,19 +92,19 @@ _OPTIONS: tuple[Decorator, ...] = (
 
 
 def capture_options(command: Any) -> Any:
-    """``--formats --ports --workers``; the command gets them as `capturing`."""
+    """``--formats --ports --tunnels --workers``; the command gets them as `capturing`."""
     return _collecting(_OPTIONS, command)
 
 
 def stream_options(command: Any) -> Any:
-    """``--formats --ports``; the command gets them as `capturing`."""
-    return _collecting(_OPTIONS[:2], command)
+    """``--formats --ports --tunnels``; the command gets them as `capturing`."""
+    return _collecting(_OPTIONS[:3], command)
 
 
 def _collecting(options: tuple[Decorator, ...], command: Any) -> Any:
     @wraps(command)
     def collected(**values: Any) -> Any:
-        given = [values.pop(name, None) for name in ("formats", "ports", "workers")]
+        given = [values.pop(name, None) for name in _NAMES]
         return command(capturing=CaptureOptions(*given), **values)
 
     return apply(options, collected)
@@ -188,7 +196,7 @@ def make_settings(
             own[name] = value
         else:
             texts[name] = str(value)
-    for name in ("formats", "ports"):
+    for name in ("formats", "ports", "tunnels"):
         if text := getattr(capturing, name):
             texts[name] = text
     if reading.format:
@@ -232,13 +240,14 @@ def open_messages(
         format = get(reading.format)
         own = reading.split(format)[0] if nested else reading
         format.check_options(own.for_format(format))
-    texts = {"formats": capturing.formats, "ports": capturing.ports}
+    texts = {name: getattr(capturing, name) for name in ("formats", "ports", "tunnels")}
     places = Settings.from_options({name: text for name, text in texts.items() if text})
     return open_capture(
         sources,
         reading.format,
         formats=places.formats,
         ports=places.ports,
+        reassembly=places.reassembly,
         progress=None if progress is None else lambda now: progress(now.done),
         on_wait=on_wait,
         **reading.given,

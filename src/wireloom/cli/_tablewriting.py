@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import datetime
+import contextlib
 import os
 import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from wireloom.cli._accounts import WideNotes
 from wireloom.cli._capture import say_if_empty, worker_count
+from wireloom.cli._flat import plain
 from wireloom.cli._options import (
     SUFFIXES,
     TABLE_SUFFIXES,
     OutputOptions,
     suffix_of,
 )
+from wireloom.cli._output import text_output
 from wireloom.cli._progress import byte_bar, total_size
-from wireloom.cli._sinks import open_sink
+from wireloom.cli._sinks import Sink, open_sink
 from wireloom.cli._sizes import count, show_size
 from wireloom.view import escape
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from wireloom.captures import Source
+    from wireloom.cli._csv import CsvTables
     from wireloom.cli._parquet import TableFiles
     from wireloom.tabulate import Settings, Totals
 
@@ -135,25 +138,28 @@ def write_tables(
 ) -> Totals:
     """Write the tables of captures where the output options say."""
     from wireloom.tabulate import Totals
-    from wireloom.tabulate.reading import resolved
+    from wireloom.tabulate.reading import sampled
 
-    settings = resolved(settings, sources)
-    totals = Totals()
+    settings, sources = sampled(settings, sources)
+    totals, notes = Totals(), WideNotes()
     started = time.monotonic()
     # A path without a suffix of a text or file is a folder: tables were asked for.
     if writing.path is None or suffix_of(writing.path) in SUFFIXES:
-        found = batches(names, sources, settings, workers, quiet, totals)
-        _write_rows(found, wanted, writing, limit, names)
+        found = notes.watch(batches(names, sources, settings, workers, quiet, totals))
+        _write_rows(found, wanted, settings, writing, limit, names)
     else:
         if limit is not None:
             raise click.UsageError("--limit is for rows of text, not for files of tables")
         _check_target(writing.path, wanted, names)
         # Files are written several times slower than one thread decodes: more of them would only
         # make rows wait, in memory.
-        found = batches(names, sources, settings, workers or 1, quiet, totals)
+        found = notes.watch(batches(names, sources, settings, workers or 1, quiet, totals))
         files = _write_files(found, wanted, settings, writing, file_bytes)
         if not quiet:
             _show_files(files, time.monotonic() - started)
+    if not quiet:
+        for line in notes.lines():
+            click.echo(line, err=True)
     return totals
 
 
@@ -209,34 +215,46 @@ def _show_files(files: TableFiles, seconds: float) -> None:
 def _write_rows(
     found: Iterator[tuple[str, pa.RecordBatch]],
     wanted: Wanted,
+    settings: Settings,
     writing: OutputOptions,
     limit: int | None,
     sources: Sequence[str],
 ) -> None:
     """Rows as JSON lines, CSV or a table; with several tables each row says which it is of."""
-    is_one = len(wanted.tables) == 1
-    left = limit
     source = sources[0] if len(sources) == 1 else None
-    with open_sink(writing, None, source) as sink:
+    with contextlib.ExitStack() as stack:
+        sink: CsvTables | RowTables
+        if writing.style == "csv":
+            from wireloom.cli._csv import CsvTables
+
+            stream = stack.enter_context(text_output(writing.path, writing.force, source))
+            sink = CsvTables(stream, {name: settings.table(name).names for name in wanted.tables})
+        else:
+            sink = RowTables(stack.enter_context(open_sink(writing, None, source)), wanted)
+        left = limit
         for name, batch in found:
-            rows = batch
+            rows = batch if left is None else batch.slice(0, left)
+            sink.write(name, rows)
             if left is not None:
-                rows = rows.slice(0, left)
                 left -= rows.num_rows
-            for row in rows.to_pylist():
-                plain = {key: _plain(value) for key, value in row.items()}
-                sink.write(plain if is_one else {"table": name, **plain})
             if left == 0:
                 break
             sink.flush()
 
 
-def _plain(value: Any) -> Any:
-    """A value as JSON has it: bytes in hex, decimals, dates and times as text."""
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, Decimal):
-        return str(value)
-    if isinstance(value, (datetime.date, datetime.time)):
-        return value.isoformat()
-    return value
+class RowTables:
+    """Writes batches of tables row by row."""
+
+    def __init__(self, sink: Sink, wanted: Wanted) -> None:
+        self._sink = sink
+        self._is_one = len(wanted.tables) == 1
+
+    def write(self, table: str, batch: pa.RecordBatch) -> None:
+        """Take rows."""
+        for row in batch.to_pylist():
+            shown = {key: plain(value) for key, value in row.items()}
+            self._sink.write(shown if self._is_one else {"table": table, **shown})
+
+    def flush(self) -> None:
+        """Hand on what there is."""
+        self._sink.flush()

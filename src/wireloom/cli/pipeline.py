@@ -12,7 +12,7 @@ import click
 
 from wireloom.cli._derived import derived_tables, summarise_derived
 from wireloom.cli._formatoptions import ReadingCommand, format_options_note, given_options
-from wireloom.cli._help import examples
+from wireloom.cli._help import Aliased, examples
 from wireloom.cli._lake import accounting_table, bar, plain_table, size_text, spark_session
 from wireloom.cli._output import make_console, show
 
@@ -37,19 +37,21 @@ _SETTINGS = (
 @click.command(
     cls=ReadingCommand,
     epilog=examples(
-        "wireloom pipeline captures/ --out lake",
-        "wireloom pipeline 'captures/*.pcapng' --out lake --tables fields,errors",
-        "wireloom pipeline quotes.bin --out lake --columns BID:double,ASK:double",
-        "wireloom pipeline captures/ --out lake --stream",
-        "wireloom pipeline captures/ --out lake --derive bars,last_values",
-        "wireloom pipeline --out lake --reprocess errors --dictionary fixed.cf",
+        "wireloom pipeline captures/ --output lake",
+        "wireloom pipeline 'captures/*.pcapng' --output lake --tables fields,errors",
+        "wireloom pipeline quotes.bin --output lake --columns BID:double,ASK:double",
+        "wireloom pipeline captures/ --output lake --stream",
+        "wireloom pipeline captures/ --output lake --derive bars,last_values",
+        "wireloom pipeline --output lake --reprocess errors --dictionary fixed.cf",
     ),
 )
 @click.argument("sources", metavar="[IN]...", nargs=-1, type=click.Path())
 @click.option(
     "-o",
-    "--out",
+    "--output",
     "lake",
+    cls=Aliased,
+    aliases=("--out",),
     required=True,
     metavar="LAKE",
     type=click.Path(file_okay=False),
@@ -60,8 +62,14 @@ _SETTINGS = (
     metavar="A,B,…",
     help="Tables to write; all when left out. errors, gaps and accounting always are.",
 )
-@click.option("--formats", metavar="A,B,…", help="Formats that streams may be in; one: all are.")
-@click.option("--ports", metavar="PORT=FORMAT,…", help="Formats of ports, without detection.")
+@click.option(
+    "--formats", metavar="A,B,…", help="Only these formats may be on a stream of a capture."
+)
+@click.option(
+    "--ports",
+    metavar="PORT=FORMAT,…",
+    help="What is spoken on these ports; detected on all others.",
+)
 @click.option("--columns", metavar="A:TYPE,…", help="Fields that are columns of the table wide.")
 @format_options_note
 @click.option(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wireloom.cli._accounts import UNKNOWN, problem_lines
+from wireloom.cli._accounts import UNKNOWN, left_out_lines, problem_lines
 from wireloom.cli._capture import (
     CaptureOptions,
     capture_options,
@@ -102,6 +102,9 @@ def _report(found: Statistics, names: Sequence[str]) -> Iterator[str]:
     yield _headline(found, names)
     yield ""
     yield from _formats(found.totals)
+    if found.totals.left_out:
+        yield ""
+        yield from left_out_lines(found.totals)
     if found.types:
         yield ""
         yield from _types(found)

@@ -19,6 +19,7 @@ from wireloom.arrow.arrays import from_rows
 from wireloom.columnar.batches import Batches, BatchSet
 from wireloom.columnar.objectrows import DAY_0, kernel_values, wide_rows
 from wireloom.columnar.wide import Choice, choose
+from wireloom.columns import failure_row, key_row
 from wireloom.errors import DecodeError, OptionError
 from wireloom.formats import get
 from wireloom.formats._tib.texts import parse_date
@@ -324,14 +325,7 @@ class MessageDecoder:
         length = frames.sizes[at] if len(frames.sizes) else len(raw)
         source, stream = self._batches.key
         ts_ns = frames.times[at] if len(frames.times) else None
-        key = {
-            "source": source,
-            "stream": stream,
-            "frame_offset": offset,
-            "frame_length": length,
-            "ts_ns": ts_ns,
-            "ts": None if ts_ns is None else ts_ns // 1000,
-        }
+        key = key_row(source, stream, offset, length, ts_ns, self._path)
         try:
             if self._format is None:
                 found = payload_rows(raw, path=self._path, **self._settings)
@@ -340,19 +334,8 @@ class MessageDecoder:
                     raw, self._format, nested=self._is_nested, path=self._path, **self._settings
                 )
         except DecodeError as error:
-            self._errors.append(
-                {
-                    **key,
-                    "path": self._path,
-                    "layer": "message",
-                    "format": self._format,
-                    "code": error.code,
-                    "reason": error.reason,
-                    "at": None if self._path else offset + error.offset,
-                    "field": error.path,
-                    "raw": raw,
-                }
-            )
+            at_byte = None if self._path else offset + error.offset
+            self._errors.append(key | failure_row("message", self._format, error, raw, at_byte))
             found = FrameRows()
             self._error_bytes += len(raw)
             self.refused += 1

@@ -12,6 +12,7 @@ from wireloom.arrow.arrays import from_rows
 from wireloom.columnar.framing import FrameBatch, Source, scan_frames
 from wireloom.columnar.messages import BATCH_ROWS, MessageDecoder
 from wireloom.columnar.wide import infer
+from wireloom.columns import failure_row, key_row
 from wireloom.formats import get
 from wireloom.framing import Problem
 from wireloom.tables import table, wide_column
@@ -187,20 +188,8 @@ def _problems(
     decoder: MessageDecoder, problems: list[Problem], source: str, stream: str
 ) -> pa.RecordBatch:
     rows = [
-        {
-            "source": source,
-            "stream": stream,
-            "frame_offset": problem.offset,
-            "frame_length": problem.length,
-            "path": "",
-            "layer": "frame",
-            "format": problem.format,
-            "code": problem.code,
-            "reason": problem.reason,
-            "at": problem.at,
-            "field": problem.path,
-            "raw": problem.data,
-        }
+        key_row(source, stream, problem.offset, problem.length, None)
+        | failure_row("frame", problem.format, problem, problem.data, problem.at)
         for problem in problems
     ]
     return from_rows(decoder.table("errors"), rows)

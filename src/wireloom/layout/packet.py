@@ -183,6 +183,9 @@ class PacketCodec:
         flats = [flatten(cls.parts, long=long) for long in kinds]
         self.forms: Mapping[int, tuple[Flat, ...]] = {words_in(flat): flat for flat in flats}
         """Parts of each form, by header length in words: short form first."""
+        headers = {tuple(part for part in flat if isinstance(part, Word)) for flat in flats}
+        if len(self.forms) < len(headers):
+            raise TypeError(f"{cls.__name__}: optional parts must be words of four bytes in total")
         self.decoders = {n: make_decoder(cls, f, self.keeps_unused) for n, f in self.forms.items()}
         self._encoders = {
             n: make_encoder(cls, cls.code, f, self.keeps_unused) for n, f in self.forms.items()

@@ -120,6 +120,8 @@ def _batches(settings: Settings, unit: Whole | Part, report: Report, totals: Tot
         # Every part reads everything: each has done its share of it.
         report(capture.progress.done // parts)
     yield from tabulator.close()
+    if part == 0:  # every part sees all packets
+        totals.leave_out(capture.packets.left_out)
     report(capture.progress.done // parts)
 
 

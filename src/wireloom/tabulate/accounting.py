@@ -129,6 +129,8 @@ class Totals(Account):
 
     damaged: int = 0
     """Bytes of captures that belong to no stream because they could not be read."""
+    left_out: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Packets and bytes that are in no stream: ``not_ip``, ``other_protocol``, ``encapsulated``."""
     rows: dict[str, int] = field(default_factory=dict)
     """Rows given out, by table."""
     formats: dict[str | None, Account] = field(default_factory=dict)
@@ -153,6 +155,12 @@ class Totals(Account):
             names = ("source", "stream", "frame_offset", "path", "reason")
             kind = self.kinds[row["code"]] = ErrorKind({name: row[name] for name in names})
         kind.number += 1
+
+    def leave_out(self, found: Mapping[str, tuple[int, int]]) -> None:
+        """Packets of another capture that are in no stream."""
+        for kind, (packets, size) in found.items():
+            before = self.left_out.get(kind, (0, 0))
+            self.left_out[kind] = before[0] + packets, before[1] + size
 
     def _of(self, format: str | None) -> Account:
         account = self.formats.get(format)

@@ -14,11 +14,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wireloom.arrow.arrays import allocate, constant, null_array, numbers
+from wireloom.arrow.arrays import allocate, constant, int_scalar, null_array, numbers
 from wireloom.arrow.bodies import Bodies
 from wireloom.arrow.frames import FrameBatch, Payloads, Refused
 from wireloom.columnar.messages import MessageDecoder
 from wireloom.columnar.packets import BodyColumn, PacketDecoder, PacketRows
+from wireloom.columns import failure_row
 from wireloom.formats import get
 from wireloom.kernel import load
 from wireloom.messages import Message
@@ -200,7 +201,8 @@ class LotDecoder:
         """Rows of the bodies of some frames; gives the column of the packet table."""
         joined = part.joined
         format = joined.batch.format
-        body = get(format).columns().body
+        columns = get(format).columns()
+        body, where = columns.body, {"path": columns.payload or ""}
         has_texts = format in self._tables and body in self._tables[format].names
         texts = []
         words = joined.words
@@ -219,7 +221,7 @@ class LotDecoder:
             for each in made.refused:
                 piece = part.owner(first + each.index)
                 row = part.key(first + each.index, each.offset, len(each.data))
-                errors.append((piece, row | _why(format, "message", each) | {"path": "body"}))
+                errors.append((piece, row | _why(format, "message", each) | where))
             for run in made.payloads or ():
                 self._feed(part, shifted(run, first), found, errors)
             texts.append(made.texts)
@@ -377,7 +379,7 @@ def _without(count: int, lost: Sequence[int]) -> pa.Array | None:
     for index in lost:
         flags[index] = 0
     found = pa.Array.from_buffers(pa.uint8(), count, [None, pa.py_buffer(flags)], 0)
-    return pc.equal(found, 1)
+    return pc.equal(found, int_scalar(1, pa.uint8()))
 
 
 def _raw(kernel: Any, batch: FrameBatch, kept: pa.Array | None) -> pa.Array:
@@ -386,7 +388,7 @@ def _raw(kernel: Any, batch: FrameBatch, kept: pa.Array | None) -> pa.Array:
     if kept is not None:
         starts, lengths = starts.filter(kept), lengths.filter(kept)
     count = len(starts)
-    sizes = pc.add(lengths, pa.scalar(1, pa.int32()))
+    sizes = pc.add(lengths, int_scalar(1, pa.int32()))
     total = pc.sum(lengths).as_py() or 0
     out, ends = allocate(total), allocate(4 * (count + 1))
     kernel.take_blobs(
@@ -405,15 +407,7 @@ def _raw(kernel: Any, batch: FrameBatch, kept: pa.Array | None) -> pa.Array:
 
 def _why(format: str, layer: str, refused: Refused) -> dict[str, Any]:
     error = refused.error
-    return {
-        "layer": layer,
-        "format": format,
-        "code": error.code,
-        "reason": error.reason,
-        "at": refused.offset + error.offset,
-        "field": error.path,
-        "raw": refused.data,
-    }
+    return failure_row(layer, format, error, refused.data, refused.offset + error.offset)
 
 
 def _plain(rows: pa.RecordBatch) -> list[dict[str, Any]]:

@@ -42,7 +42,7 @@ class Desk:
         """
         self.kernel = kernel
         self.put = put
-        self.detector = Detector(settings, self._look)
+        self.detector = Detector(settings, self.scanner)
         self.looks = (*_EARLY, FIRST_LOOK, PREFIX) if is_live else (FIRST_LOOK, PREFIX)
         """After how many bytes a stream's format is looked for."""
         self._options = settings.packet_options if options is None else options
@@ -71,9 +71,3 @@ class Desk:
             kernel=self.kernel,
             **self._options(format),
         )
-
-    def _look(self, format: str) -> FrameScanner:
-        """A scanner for the first bytes of a stream."""
-        scanner = self.borrow(format)
-        self.give_back(scanner)
-        return scanner

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wireloom.arrow.arrays import dictionary, strings
+from wireloom.arrow.arrays import dictionary, int_scalar, strings
 from wireloom.arrow.frames import FrameBatch, Keys
 from wireloom.captures import Counts
 from wireloom.tabulate.accounting import Account
@@ -147,7 +147,7 @@ def _added(numbers: memoryview, number: int) -> Any:
     if len(numbers) <= _FEW:
         return array("q", [each + number for each in numbers])
     found = pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)], 0)
-    return memoryview(pc.add(found, number).buffers()[1]).cast("B")[: 8 * len(numbers)]
+    return memoryview(pc.add(found, int_scalar(number)).buffers()[1]).cast("B")[: 8 * len(numbers)]
 
 
 def _repeated(

@@ -9,6 +9,7 @@ from typing import Any
 
 from wireloom.arrow.frames import FrameBatch, Payloads
 from wireloom.columnar.packets import PacketRows
+from wireloom.columns import key_row
 from wireloom.formats import get, names
 from wireloom.messages import Message
 from wireloom.rows import message_formats, walked_formats
@@ -33,15 +34,7 @@ class Part:
         """The key of a row of `errors`."""
         joined, origin = self.joined, self.owner(index).origin
         ts_ns = None if joined.ts_ns is None else joined.ts_ns[index]
-        return {
-            "source": origin.source,
-            "stream": origin.name,
-            "frame_offset": offset,
-            "frame_length": length,
-            "ts_ns": ts_ns,
-            "ts": None if ts_ns is None else ts_ns // 1000,
-            "path": "",
-        }
+        return key_row(origin.source, origin.name, offset, length, ts_ns)
 
     def by_piece(self, run: Payloads) -> Iterator[tuple[Piece, dict[str, Any]]]:
         """Payloads by the pieces that they are of: what a decoder of messages is to be fed with."""

@@ -130,6 +130,7 @@ class CaptureReader:
                 self._wait()
         self._table.close()
         yield from self._lot(decode)
+        self.totals.leave_out(self._capture.packets.left_out)
 
     def messages(self) -> Iterator[Captured]:
         """The frames whose message could be read.

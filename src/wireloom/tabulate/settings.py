@@ -6,7 +6,6 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, Final, Literal, TypeVar, cast
 
 from wireloom.captures import ReassemblyLimits, Source
@@ -14,7 +13,7 @@ from wireloom.columnar.framing import MAX_FRAME
 from wireloom.columnar.wide import Choice, choose
 from wireloom.errors import OptionError
 from wireloom.formats import get, names
-from wireloom.options import by_format, spellings
+from wireloom.options import by_format
 from wireloom.tables import Table, table, table_names, wide_column
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
@@ -95,9 +94,8 @@ class Settings:
             if not isinstance(port, int) or not 0 <= port <= 0xFFFF:
                 raise OptionError(f"a port is a number from 0 to 65535, not {port!r}")
         _among("mode", self.mode, MODES)
-        for name in self.options:
-            if name not in _table_options():
-                raise OptionError(f"the option {name} makes no sense for tables")
+        for name in self.options.keys() - set(_table_options() if self.options else ()):
+            raise OptionError(f"the option {name} makes no sense for tables")
         if not 1 <= self.batch_rows <= 1 << 24:
             raise OptionError(f"batch_rows must be from 1 to {1 << 24}, not {self.batch_rows!r}")
         if not 1 <= self.limits.max_frame <= MAX_FRAME:
@@ -118,14 +116,15 @@ class Settings:
         """
         found: dict[str, Any] = {}
         limits: dict[str, int] = {}
-        reassembly: dict[str, int] = {}
+        reassembly: dict[str, Any] = {}
         for name, text in options.items():
             if name in _READERS:
                 found[name] = _READERS[name](name, text)
             elif name in _LIMITS:
                 limits[name] = _number(name, text)
             elif name in _REASSEMBLY:
-                reassembly[name] = _number(name, text)
+                reader = _list if name == "tunnels" else _number
+                reassembly[name] = reader(name, text)
             else:
                 _check_name(name)
                 found.setdefault("options", {})[name] = text
@@ -200,6 +199,14 @@ class Settings:
             changes["tables"] = tuple(dict.fromkeys((*self.tables, "wide")))
         return dataclasses.replace(self, **changes) if changes else self
 
+    def field_types(self) -> dict[str, str]:
+        """Types of wide columns by field, as far as dictionaries know them."""
+        found: dict[str, str] = {}
+        for each in map(get, names()):
+            if each.columns().knows_fields:
+                found |= each.columns().wide_types(self.format_options(each.name))
+        return found
+
     def resolved(self, sources: Iterable[Source]) -> Settings:
         """The same settings with everything in them that workers need.
 
@@ -229,19 +236,14 @@ class Settings:
         return all(wide_column(text)[1] is not None for text in self.columns or ())
 
 
-@cache
-def _table_options_of(formats: tuple[str, ...]) -> frozenset[str]:
-    return frozenset(
+def _table_options() -> list[str]:
+    """The options of formats that settings may have."""
+    return [
         f"{format}.{option.name}"
-        for format in formats
+        for format in names()
         for option in get(format).options
         if option.is_for_tables
-    )
-
-
-def _table_options() -> frozenset[str]:
-    """The options of formats that settings may have."""
-    return _table_options_of(names())
+    ]
 
 
 def _check_name(name: str) -> None:
@@ -250,12 +252,11 @@ def _check_name(name: str) -> None:
     Raises:
         OptionError: there is none.
     """
-    known = {*_table_options(), *(each.partition(".")[2] for each in _table_options())}
-    if name not in known:
+    known = _table_options()
+    if name not in known and name not in (each.partition(".")[2] for each in known):
         own = ", ".join((*_READERS, *_LIMITS, *_REASSEMBLY))
         raise OptionError(
-            f"there is no option {name!r}; there are {own}, and of the formats "
-            f"{', '.join(each for each in spellings() if each in _table_options())}"
+            f"there is no option {name!r}; there are {own}, and of the formats {', '.join(known)}"
         )
 
 

@@ -321,7 +321,8 @@ class Blaze(Format):
     def detect(self, data: bytes) -> int:
         """How sure it is that `data` starts with a Blaze packet.
 
-        95: legal packets up to the very end, or very many. 90: several, and the last one is cut.
+        95: legal packets up to the very end, or very many. 90: several, and the last one is cut, or
+        one whose lengths agree.
         60: at least the first header is legal. Only version 1 without unused bits is taken.
         Less than the first word says nothing.
         """
@@ -334,7 +335,8 @@ class Blaze(Format):
             if size is None:
                 return 60 if count else 0
             if size > len(data) - pos:
-                return 90 if count > 1 and is_exact else 60
+                is_proven = is_exact and (count > 1 or _agrees(data, pos, size))
+                return 90 if is_proven else 60
             is_exact = is_exact and _is_proven(data, pos, size)
             pos += size
             count += 1
@@ -441,6 +443,15 @@ def _is_proven(data: bytes, pos: int, size: int) -> bool:
     """Whether the packet has no body, or one that is as long as it says."""
     header_len = form_at(data, pos, pos + size).header_len
     return size == header_len or RULES.check(data, pos, pos + size, None)
+
+
+def _agrees(data: bytes, pos: int, size: int) -> bool:
+    """Whether a packet that the end cuts off has a body that is as long as the header says."""
+    if len(data) - pos < _WORD_LEN:
+        return False
+    at = pos + form_at(data, pos, len(data)).header_len
+    body = data[at : at + _WORD_LEN]
+    return len(body) == _WORD_LEN and at + _WORD_LEN + int.from_bytes(body, "little") == pos + size
 
 
 FORMAT = Blaze()

@@ -41,6 +41,9 @@ MAX_AGE_S = 30.0
 MAX_VIRTUAL = 64
 """Peers behind one trunk connection: a quarter of all ids, so that two trunks leave room."""
 
+BOARD_RULES = LineRules(max_payload=4096)
+"""What may come from a board: known firmware sends 248 bytes at most. On a line that is never idle,
+garbage that says a megabyte follows would hold up all that does follow."""
 SERIAL_BOARD_PAYLOAD = 127
 TCP_BOARD_PAYLOAD = 248
 _MQTT_BUFFER = 256
@@ -151,15 +154,19 @@ def board_line(kind: Literal["serial", "tcp", "mqtt"], topic: str = "") -> LineO
     """
     if kind == "serial":
         return LineOptions(
+            rules=BOARD_RULES,
             idle_s=IDLE_SERIAL_MS / 1000,
             send_types=BOARD_TYPES,
             min_send_payload=1,
             max_send_payload=SERIAL_BOARD_PAYLOAD,
         )
     if kind == "tcp":
-        return LineOptions(send_types=BOARD_TYPES, max_send_payload=TCP_BOARD_PAYLOAD)
+        return LineOptions(
+            rules=BOARD_RULES, send_types=BOARD_TYPES, max_send_payload=TCP_BOARD_PAYLOAD
+        )
     if kind == "mqtt":
         return LineOptions(
+            rules=BOARD_RULES,
             is_message_line=True,
             send_types=BOARD_TYPES,
             max_send_payload=mqtt_board_payload(topic),
@@ -204,6 +211,15 @@ class Queue(Generic[T]):
         """Add one; gives how many had to go for it, itself included if it is too large."""
         self._waiting.append((now + self._max_age_s, size, item))
         self.size += size
+        return self._shrink()
+
+    def put_all(self, items: list[tuple[float, int, T]], size: int) -> int:
+        """Add several, each with the time when it is too old and its size; `size` is their sum."""
+        self._waiting.extend(items)
+        self.size += size
+        return self._shrink()
+
+    def _shrink(self) -> int:
         dropped = 0
         while len(self._waiting) > self._max_records or self.size > self._max_bytes:
             self.size -= self._waiting.popleft()[1]
@@ -220,7 +236,7 @@ class Queue(Generic[T]):
 
     def take(self, most: int | None = None) -> list[T]:
         """The oldest ones, out of the queue: all, or as many as fit `most` bytes, at least one."""
-        if most is None:
+        if most is None or self.size <= most:
             taken = [item for _, _, item in self._waiting]
             self._waiting.clear()
             self.size = 0

@@ -210,8 +210,11 @@ class Nrep(Format):
             except DecodeError:
                 return 60 if count else 0
             if stop > end:
-                # Cut off: what came before counts, but half a header alone is nothing.
-                return 95 if count > 1 else 60 if count or end >= HEADER_LEN else 0
+                # Cut off: what came before counts, and lengths that agree, but half a header alone
+                # is nothing.
+                if count > 1 or rules.agrees(data, pos, end):
+                    return 95
+                return 60 if count or end >= HEADER_LEN else 0
             pos, count = stop, count + 1
         return 95 if count else 0
 

@@ -70,8 +70,9 @@ from wireloom.wire import Limits
 
 __all__ = ["MAX_DATA", "Act", "ClientSession", "ClientState"]
 
-MAX_DATA = 65_536
-"""Bytes in one Socket Data that is sent: small enough for sockets to take turns."""
+MAX_DATA = 65_536 - 24
+"""Bytes in one Socket Data that is sent: small enough for sockets to take turns, and with its head
+four whole records of TLS."""
 
 _DATA_HEAD = struct.Struct("<BBII10sI")
 """Of a Socket Data: reserved, type, nonce, content size, socket id, length of the data."""

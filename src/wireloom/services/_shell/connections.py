@@ -14,12 +14,13 @@ import time
 from collections import Counter as Multiset
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from wireloom.services._shell.addresses import Address
 from wireloom.services._shell.buckets import TokenBucket
+from wireloom.services._shell.declared import CONNECTION_METRICS
 from wireloom.services._shell.logs import get_log
 from wireloom.services._shell.sections import LimitSettings
 from wireloom.services._shell.tap import Tap, TapSession
@@ -47,15 +48,17 @@ class _Metrics:
     slowed: Counter = field(init=False)
 
     def __post_init__(self) -> None:
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(f"{self.prefix}_{name}", text, labels, registry=self.registry)
-
-        self.open = Gauge(f"{self.prefix}_connections", "Open now.", registry=self.registry)
-        self.accepted = counter("connections_opened", "Connections that were let in.")
-        self.refused = counter("connections_refused", "Connections that were not.", "reason")
-        self.received = counter("received_bytes", "Bytes that peers sent.")
-        self.sent = counter("sent_bytes", "Bytes that were sent to peers.")
-        self.slowed = counter("slowed_reads", "How often a peer was over its quota.")
+        made: dict[str, Any] = {}
+        for info in CONNECTION_METRICS:
+            kind = Counter if info.kind == "counter" else Gauge
+            name = f"{self.prefix}_{info.name}"
+            made[info.name] = kind(name, info.help, info.labels, registry=self.registry)
+        self.open = made["connections"]
+        self.accepted = made["connections_opened"]
+        self.refused = made["connections_refused"]
+        self.received = made["received_bytes"]
+        self.sent = made["sent_bytes"]
+        self.slowed = made["slowed_reads"]
 
 
 class Hub:

@@ -32,7 +32,7 @@ from wireloom.services.blaze.hooks import Filter, Handler, Hooks, load_hooks
 from wireloom.services.blaze.metrics import BrokerMetrics
 from wireloom.services.blaze.peer import BlazePeer
 from wireloom.services.blaze.settings import BrokerSettings
-from wireloom.services.blaze.store.api import Store, StoreStatus
+from wireloom.services.blaze.store.api import STORED_FIRST_INDEX, Store, StoreStatus
 
 __all__ = ["Broker"]
 
@@ -78,6 +78,9 @@ class Broker:
         self.model = model or load_blz(settings.model)
         if hooks is None:
             hooks = Hooks() if settings.handlers is None else load_hooks(settings.handlers)
+        first_index = get_dialect(settings.dialect).first_index_of(self.model)
+        self.has_stored_index = first_index == STORED_FIRST_INDEX
+        """Whether bodies of clients could be stored as they are."""
         self.hooks = hooks
         self.handlers: dict[int, Handler]
         self.filters: dict[int, Filter]

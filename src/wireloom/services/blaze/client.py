@@ -81,6 +81,7 @@ class Client(Link):
         limits: Limits = DEFAULT_LIMITS,
         platform: int = 1,
         service: int = 1,
+        cumulative_acks: bool = False,
     ) -> Self:
         """A client that connects when it is entered: ``async with Client.connect(...) as client``.
 
@@ -104,6 +105,8 @@ class Client(Link):
             limits: of what is received.
             platform: TXPLID of the transactions.
             service: TXSVID of the transactions.
+            cumulative_acks: acknowledge several events at once; the broker must know that
+                (``--cumulative-acks``), or it would wait for the others.
 
         Raises:
             OptionError: a value is out of range, or there is no such dialect.
@@ -125,6 +128,7 @@ class Client(Link):
             platform=platform,
             service=service,
             is_auto_ack=False,
+            has_cumulative_acks=cumulative_acks,
         )
         return cls([(host, port), *others], settings, model, tls, server_name, reconnect)
 

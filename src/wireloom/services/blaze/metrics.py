@@ -5,9 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
@@ -18,71 +17,17 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from wireloom.services.blaze.declared import METRICS
+
 if TYPE_CHECKING:
     from wireloom.services.blaze.broker import Broker
 
-__all__ = ["LATENCY_BUCKETS", "METRICS", "BrokerMetrics", "MetricInfo"]
+__all__ = ["LATENCY_BUCKETS", "BrokerMetrics"]
 
 PREFIX = "wireloom_blaze_"
 
 LATENCY_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0)
 """Seconds: from a fast disk's commit to the time after which transactions fail."""
-
-
-@dataclass(frozen=True, slots=True)
-class MetricInfo:
-    """A metric's declaration, of which the documentation is made."""
-
-    name: str
-    kind: Literal["counter", "gauge", "histogram"]
-    help: str
-    labels: tuple[str, ...] = ()
-
-
-METRICS = {
-    info.name: info
-    for info in (
-        MetricInfo(
-            "transactions",
-            "counter",
-            "Transactions that came as far as hooks or store.",
-            ("action", "outcome"),
-        ),
-        MetricInfo(
-            "transaction_seconds", "histogram", "From a transaction's arrival to its answer."
-        ),
-        MetricInfo("flying", "gauge", "Transactions without an answer."),
-        MetricInfo("handler_failures", "counter", "Hooks that raised.", ("hook",)),
-        MetricInfo("sessions", "gauge", "Sessions by state.", ("state",)),
-        MetricInfo(
-            "oddities",
-            "counter",
-            "What peers did that is odd but harmless, or wrong.",
-            ("what",),
-        ),
-        MetricInfo("subscriptions", "gauge", "Subscriptions by class.", ("nclass",)),
-        MetricInfo("changes", "counter", "Changes that came from the store.", ("nclass",)),
-        MetricInfo("events", "counter", "Events that were sent to subscribers."),
-        MetricInfo("queued_changes", "gauge", "Changes that wait in all subscriptions."),
-        MetricInfo("longest_queue", "gauge", "Changes that wait in the longest subscription."),
-        MetricInfo(
-            "slow_consumers",
-            "counter",
-            "Subscribers that were too slow, by what was done.",
-            ("action",),
-        ),
-        MetricInfo("held_reads", "counter", "How often a peer was not read from.", ("reason",)),
-        MetricInfo("store_up", "gauge", "1 when the database answered last time."),
-        MetricInfo("store_pending", "gauge", "Writes that wait."),
-        MetricInfo("store_writes", "counter", "Writes that were answered."),
-        MetricInfo("store_commits", "counter", "Groups of writes that were made durable."),
-        MetricInfo("store_failures", "counter", "Groups that had to be tried again, or failed."),
-        MetricInfo("store_commit_seconds", "gauge", "How long the last commit took."),
-        MetricInfo("store_foreign_changes", "counter", "Changes of other brokers."),
-        MetricInfo("store_gaps", "counter", "How often changes of other brokers were lost."),
-    )
-}
-"""Every metric of the broker itself, by name; connections are counted by the shell."""
 
 
 class BrokerMetrics(Collector):

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from wireloom.errors import EncodeError, StoreError
-from wireloom.formats.blaze.codes import BlazeCode, DisconnectReason, RefusalCode
+from wireloom.formats.blaze.codes import BlazeCode, DisconnectReason, Encoding, RefusalCode
 from wireloom.formats.blaze.nclass import NClassValue
 from wireloom.formats.blaze.session.events import (
     Connected,
@@ -310,8 +310,15 @@ class BlazePeer(Peer):
     def _transact(self, request: TransactionRequested, now: float) -> None:
         value = request.nclass
         assert value is not None  # there is a model
-        write = Write(request.action, value, request.txid)
         broker = self.broker
+        body = None
+        if (
+            request.is_canonical
+            and request.encoding is Encoding.INDEXNOTZERO
+            and broker.has_stored_index
+        ):
+            body = request.body
+        write = Write(request.action, value, request.txid, body)
         is_hooked = broker.hooks.may is not None or request.nclsid in broker.handlers
         if not is_hooked and not self._pending:
             broker.store.submit(write, partial(self._done, request, now))

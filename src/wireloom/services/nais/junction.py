@@ -18,7 +18,7 @@ from wireloom.services._shell.connections import Hub
 from wireloom.services._shell.logs import get_log
 from wireloom.services._shell.tap import FLUSH_S, Tap
 from wireloom.services._shell.tasks import Tasks
-from wireloom.services.nais.metrics import LineCollector
+from wireloom.services.nais.collector import LineCollector
 from wireloom.services.nais.peers import SessionPeer
 from wireloom.services.nais.settings import JunctionSettings, RouteSettings
 from wireloom.services.nais.wiring import Line
@@ -32,6 +32,7 @@ log = get_log("nais")
 
 _TICK_S = 0.25
 """Longest sleep while anything waits for time: an idle limit may be that short."""
+_GRACE_S = 0.001
 _POLL_S = 0.02
 
 
@@ -230,10 +231,9 @@ class Junction:
         self.flush()
 
     def receive(self, session: int, data: bytes) -> None:
-        """It has sent something."""
-        if dropped := self.router.receive(session, data, self.now()):
+        """It has sent something; `flush` is to follow."""
+        if dropped := self.router.receive(session, data, self.now(), checks_idle=False):
             self._note(dropped)
-        self.flush()
 
     def lost(self, line: Line, records: int) -> None:
         """Records were under way when a connection ended."""
@@ -251,12 +251,18 @@ class Junction:
                 self._timer = loop.call_later(min(delay, _TICK_S), self._tick)
 
     def _tick(self) -> None:
+        # It may have been the junction that was busy, not the line that was idle. So sockets are
+        # read once more before anything is given up.
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(_GRACE_S, self._expire)
+
+    def _expire(self) -> None:
         self._timer = None
         self._note(self.router.handle_timeout(self.now()))
         self.flush()
 
     def _note(self, dropped: list[Dropped]) -> None:
-        for each in dropped:
+        for each in dropped if log.is_debug else ():
             log.debug(
                 "dropped",
                 reason=each.reason,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import ssl
 import sys
@@ -268,6 +269,7 @@ class MqttLink:
             keepalive=_MQTT_KEEP_ALIVE_S,
             timeout=CONNECT_S,
             max_queued_incoming_messages=_MQTT_QUEUE,
+            logger=_quiet_log(),
         )
         link = cls(client, url, options)
         try:
@@ -314,6 +316,13 @@ class MqttLink:
             self._is_closed = True
             with contextlib.suppress(aiomqtt.MqttError, OSError):
                 await self._client.__aexit__(None, None, None)
+
+
+def _quiet_log() -> logging.Logger:
+    """For a library that says what we say, or what is none of the user's business."""
+    log = logging.getLogger("wireloom.mqtt")
+    log.setLevel(logging.CRITICAL + 1)
+    return log
 
 
 class SerialLink:

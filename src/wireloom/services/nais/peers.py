@@ -26,6 +26,10 @@ WRITE_BYTES = 1 << 16
 TOKEN_S = 5.0
 """Seconds within which a TCP peer must have said its token."""
 _MAX_TOKEN_LINE = 1024
+_SLICE_BYTES = 1 << 11
+"""Bytes routed before one looks at the clock: 2,048 records at worst."""
+_TURN_S = 0.02
+"""How long one connection may keep all others waiting."""
 
 
 def is_token(said: str, token: str) -> bool:
@@ -60,6 +64,8 @@ class TcpPeer(Peer):
         """What a peer that has not proved itself has said so far."""
         self.is_sending = False
         self._deadline: asyncio.TimerHandle | None = None
+        self._unrouted = b""
+        self._is_held = False
         self.session = 0
 
     def _is_incoming(self) -> bool:
@@ -68,7 +74,8 @@ class TcpPeer(Peer):
     def opened(self) -> None:
         """Wait for the token where one is needed, else begin."""
         assert self.transport is not None
-        self.transport.set_write_buffer_limits(high=WRITE_BYTES)
+        most = min(WRITE_BYTES, self.hub.limits.max_queue_bytes)
+        self.transport.set_write_buffer_limits(high=most)
         self._line.peers.add(self)
         if not self._line.token:
             self._enter()
@@ -119,9 +126,33 @@ class TcpPeer(Peer):
 
     def received(self, data: bytes) -> None:
         """Route it."""
-        if self.session:
-            self._line.received_bytes += len(data)
-            self._junction.receive(self.session, data)
+        self._line.received_bytes += len(data)
+        self._unrouted = data
+        self._route()
+
+    def _route(self) -> None:
+        """Route what has come, but not for long: a flood of small records is for others, too.
+
+        What is left then waits, and the peer with it, until they had their turn.
+        """
+        junction, data, pos = self._junction, self._unrouted, 0
+        until = time.monotonic() + _TURN_S
+        while self.session and pos < len(data):
+            junction.receive(self.session, data[pos : pos + _SLICE_BYTES])
+            pos += _SLICE_BYTES
+            if time.monotonic() > until and pos < len(data):
+                self._unrouted = data[pos:]
+                if not self._is_held:
+                    self._is_held = True
+                    self.hold_reading()
+                asyncio.get_running_loop().call_soon(self._route)
+                break
+        else:
+            self._unrouted = b""
+            if self._is_held:
+                self._is_held = False
+                self.resume_reading()
+        junction.flush()
 
     def writable(self) -> None:
         """Go on where the transport had enough."""
@@ -233,6 +264,7 @@ class LinkPeer(Peer):
             if self._tap is not None:
                 self._tap.received(data)
             self._junction.receive(self.session, data)
+            self._junction.flush()
             if self._bucket is not None and (
                 wait := self._bucket.take(len(data), time.monotonic())
             ):

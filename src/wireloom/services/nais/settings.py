@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from wireloom.errors import OptionError
 from wireloom.formats.nais import LineRules, TypeRegistry
-from wireloom.formats.nais.lines import Direction, LineOptions, board_line
+from wireloom.formats.nais.lines import BOARD_RULES, Direction, LineOptions, board_line
 from wireloom.formats.nais.options import types_from
 from wireloom.formats.nais.router import Router
 from wireloom.formats.nais.rules import MAX_PAYLOAD
@@ -85,7 +85,10 @@ class LineSettings:
     max_ids: int = setting(
         160, "Session ids in use or held; a connection beyond is refused, and others have room."
     )
-    max_payload: int = setting(MAX_PAYLOAD, "Largest payload that may come in.")
+    max_payload: int | None = setting(
+        None,
+        f"Largest payload that may come in: {MAX_PAYLOAD}, from a board {BOARD_RULES.max_payload}.",
+    )
     max_send_payload: int | None = setting(
         None, "Largest payload that is sent; 1 MiB, or what a board can take."
     )
@@ -183,7 +186,10 @@ class LineSettings:
             send_types &= base.send_types
         return dataclasses.replace(
             base,
-            rules=LineRules(max_payload=self.max_payload, strict_rsv=self.strict_rsv),
+            rules=LineRules(
+                base.rules.max_payload if self.max_payload is None else self.max_payload,
+                strict_rsv=self.strict_rsv,
+            ),
             max_text=self.max_text,
             idle_s=idle_s if self.idle_s is None else self.idle_s,
             is_message_line=is_message,

@@ -159,7 +159,7 @@ class Line:
             address.port,
             ssl=self._tls,
             process_request=self._ws_request,
-            max_size=_max_message(self.settings),
+            max_size=_max_message(self),
             max_queue=_WS_QUEUE,
             compression=None,
             server_header=None,
@@ -272,14 +272,14 @@ class Line:
             baud=settings.baud,
             is_mqtt_client=settings.role == "client",
             qos=settings.qos,
-            max_message=_max_message(settings),
+            max_message=_max_message(self),
         )
 
 
-def _max_message(settings: LineSettings) -> int:
+def _max_message(line: Line) -> int:
     """Bytes of the largest WebSocket message: a frame, or the JSON of one, with hex in it."""
-    frame = settings.max_payload + 16
-    return max(frame if settings.form == "frames" else 6 * frame, settings.max_text)
+    frame = line.options.rules.max_payload + 16
+    return max(frame if line.settings.form == "frames" else 6 * frame, line.options.max_text)
 
 
 def _is_own_name(host: str | None) -> bool:

@@ -89,7 +89,7 @@ class Publication:
         self._client = client
 
     async def unpublish(self) -> None:
-        """Take it back; sockets that are open go on.
+        """Take it back; sockets that are open go on. A second time: no effect.
 
         A legacy entry point has no way to forget a single publication: sockets are refused there.
         """
@@ -358,6 +358,8 @@ class Client:
         self._by_instance[instance] = publication
 
     async def _unpublish(self, publication: Publication) -> None:
+        if publication not in self._publications:
+            return
         self._publications.remove(publication)
         instance, publication.instance_id = publication.instance_id, None
         if instance is None:
@@ -378,7 +380,7 @@ class Client:
     async def _serve(self, serve: Serve, channel: StreamChannel) -> None:
         try:
             await serve(channel.reader, channel.writer)
-        except ConnectionClosed:
+        except (ConnectionClosed, asyncio.IncompleteReadError):
             pass  # the other side has gone; it is its right
         except Exception as error:
             log.error("serving_failed", error=repr(error), exc_info=error)

@@ -417,7 +417,7 @@ class Connection(asyncio.Protocol):
         if self.session.has_waiting and not self.gone.done():
             self._settled = self._loop.create_future()
             either: list[asyncio.Future[Any]] = [self._settled, self.gone]
-            await asyncio.wait(either, timeout=within_s)
+            await asyncio.wait(either, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
 
     def close(self) -> None:
         """End it from this side, behind what was written."""

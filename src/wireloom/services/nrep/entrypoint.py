@@ -96,7 +96,8 @@ class _Connection(Peer):
         happened = session.receive(data, self.heard_at)
         if happened:
             service.tell(happened)
-        service.flush_soon()
+        # At once: what came together goes on together, and waiting for more would cost time.
+        service.flush()
         if session.is_closed:
             self.end()
             return
@@ -328,7 +329,7 @@ class EntryPoint:
     # -- what connections call
 
     def flush_soon(self) -> None:
-        """Send what everybody is to be sent, once everything that has arrived was looked at."""
+        """Send what everybody is to be sent, when the caller is done."""
         if not self._is_flush_due:
             self._is_flush_due = True
             asyncio.get_running_loop().call_soon(self.flush)

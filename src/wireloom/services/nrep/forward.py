@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import stat
@@ -394,7 +395,11 @@ class ConnectForwarder:
 
 
 def _remove_dead_socket(path: Path) -> None:
-    """Remove the socket that a process left behind which ended without doing so."""
+    """Remove the socket that a process left behind which ended without doing so.
+
+    Raises:
+        OSError: somebody listens there. (Event loops would take it away from them.)
+    """
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.stat().st_mode):
             return  # listening will say that it is in the way
@@ -403,3 +408,5 @@ def _remove_dead_socket(path: Path) -> None:
                 probe.connect(str(path))
             except ConnectionRefusedError:
                 path.unlink()
+            else:
+                raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE), str(path))

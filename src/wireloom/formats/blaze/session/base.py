@@ -25,6 +25,11 @@ from wireloom.wire import Limits
 __all__ = ["BlazeSession"]
 
 
+_SMALL = 4096
+"""Bytes of a begun packet that are joined to the next chunk; what is larger is gathered, or many
+small chunks would each copy all that came before."""
+
+
 class BlazeSession(BaseSession[Any, Act, SessionEvent]):
     """One side of a connection."""
 
@@ -52,6 +57,8 @@ class BlazeSession(BaseSession[Any, Act, SessionEvent]):
         events: list[SessionEvent] = []
         splitter = self._splitter
         try:
+            if 0 < splitter.pending <= _SMALL:
+                data = splitter.withdraw() + data
             if not splitter.pending:
                 # Packets that lie whole in the chunk, as nearly all do, are cut out here.
                 pos, limit = 0, self._limits.max_frame
@@ -108,11 +115,13 @@ class BlazeSession(BaseSession[Any, Act, SessionEvent]):
     def _tmstmp(self, now: float) -> int:
         return int(now + self._clock_offset) & 0xFFFFFFFF
 
-    def _object(self, nclsid: int, encoding: Encoding, body: bytes | None) -> NClassValue | None:
+    def _object(
+        self, nclsid: int, encoding: Encoding, body: bytes | None, strict: bool = False
+    ) -> NClassValue | None:
         """The object in a body; None without a model.
 
         Raises:
-            DecodeError: it is none of that class.
+            DecodeError: it is none of that class, or with `strict` not as a writer writes it.
         """
         if self.model is None or body is None:
             return None
@@ -123,4 +132,5 @@ class BlazeSession(BaseSession[Any, Act, SessionEvent]):
             encoding,
             first_index=self._first_index,
             limits=self._limits,
+            strict=strict,
         )

@@ -70,6 +70,7 @@ _ACK = struct.Struct(">3I")
 _EVENT_HEAD = VERSION << 26 | 7 << 22 | SubscriptionEvent.code << 16
 _ANSWER_HEAD = VERSION << 26 | 6 << 22 | TransactionResponse.code << 16
 _ACK_HEAD = VERSION << 26 | 3 << 22 | SubscriptionAck.code << 16
+_KINDS = {int(kind): kind for kind in EventType}
 _EVENT_UNUSED = 0x01FF0000
 _ANSWER_UNUSED = 0x1FFF0000
 """RESCLS among them: an answer with a result is read in the general way."""
@@ -87,6 +88,8 @@ class ClientSession(ClientTransactions):
         super().__init__(settings)
         self._by_sbsrid: dict[int, int] = {}
         self._unacked: dict[int, dict[int, None]] = {}
+        self._acks: dict[int, int] = {}
+        """By SBSRID: the last event that was handled, when one acknowledgement does for all."""
         self._rqstids = count(1)
         self._actions = _members(enum_of(self.dialect, "sbeact"))
         self._codes = _members(enum_of(self.dialect, "blzcod"))
@@ -104,7 +107,7 @@ class ClientSession(ClientTransactions):
                 is_plain = word >> 28 in (1, 2) and action and not word & _EVENT_UNUSED
                 if is_plain and sbsrid and sevtid:
                     self._alive(now)
-                    kind, named = EventType(word >> 28), self._actions.get(action, action)
+                    kind, named = _KINDS[word >> 28], self._actions.get(action, action)
                     stamp = (seconds, number)
                     body = frame[_EVENT.size :]
                     return self._object_event(sbsrid, kind, named, sevtid, stamp, body, now)
@@ -258,8 +261,23 @@ class ClientSession(ClientTransactions):
         if sevtid not in waiting:
             raise StateError(f"event {sevtid} of subscription {rqstid} waits for nothing")
         del waiting[sevtid]
-        self._send(_ACK.pack(_ACK_HEAD, self._feeds[rqstid].sbsrid, sevtid))
+        self._put_ack(self._feeds[rqstid].sbsrid, sevtid, now)
+
+    def _put_ack(self, sbsrid: int, sevtid: int, now: float) -> None:
+        if self.settings.has_cumulative_acks:
+            self._acks[sbsrid] = sevtid
+        else:
+            self._send(_ACK.pack(_ACK_HEAD, sbsrid, sevtid))
         self._has_sent(now)
+
+    def data_to_send(self) -> bytes:
+        """What is to be sent now, each byte once."""
+        if self._acks:
+            # Before the rest: nothing may follow a DSCOND.
+            acks = [_ACK.pack(_ACK_HEAD, *ids) for ids in self._acks.items()]
+            self._unsent[:0] = acks
+            self._acks.clear()
+        return super().data_to_send()
 
     def _sbsres(self, packet: SubscriptionResponse, now: float) -> list[SessionEvent]:
         rqstid = packet.rqstid
@@ -315,8 +333,7 @@ class ClientSession(ClientTransactions):
         """Acknowledge an event, or note that it waits for that."""
         if self.behaviour.has_acks:
             if self.settings.is_auto_ack:
-                self._send(_ACK.pack(_ACK_HEAD, sbsrid, sevtid))
-                self._has_sent(now)
+                self._put_ack(sbsrid, sevtid, now)
             else:
                 self._unacked.setdefault(rqstid, {})[sevtid] = None
 
@@ -355,6 +372,7 @@ class ClientSession(ClientTransactions):
         feed = self._feeds.pop(rqstid)
         self._by_sbsrid.pop(feed.sbsrid, None)
         self._unacked.pop(rqstid, None)
+        self._acks.pop(feed.sbsrid, None)
 
     def _sbsspr(self, packet: SubscriptionStopResponse) -> list[SessionEvent]:
         # Without an id it answers the oldest stop (erratum E14).

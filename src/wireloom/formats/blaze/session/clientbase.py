@@ -83,6 +83,9 @@ class ClientSettings:
     """TXSVID of the transactions."""
     is_auto_ack: bool = True
     """Whether events are acknowledged when they arrive, or by `acknowledge`."""
+    has_cumulative_acks: bool = False
+    """Whether the server takes an acknowledgement for all events before it, too: then one is sent
+    for all that were handled meanwhile."""
     clock_offset: float = 0.0
     """Unix time minus `now`, for the stamps of heartbeats."""
 
@@ -122,6 +125,7 @@ class ClientBase(BlazeSession):
         self._stops: deque[int] = deque()
         """RQSTIDs whose SBSTOP is not answered, oldest first."""
         self._test_sent = False
+        self._heard_at = self._sent_at = -1.0
         self._test_after = given.test_after if self.behaviour.has_heartbeat else 0.0
         self._deadlines: dict[tuple[str, Any], float] = {}
         self._rings_at = 0.0
@@ -205,7 +209,8 @@ class ClientBase(BlazeSession):
         self._has_sent(now)
 
     def _has_sent(self, now: float) -> None:
-        if self.heartbeat and self._state in OPEN:
+        if self.heartbeat and now != self._sent_at and self._state in OPEN:
+            self._sent_at = now
             self._timers.set(Act.ACCEPT, now + HEARTBEAT_SHARE * self.heartbeat)
 
     def test(self, now: float) -> None:
@@ -221,10 +226,11 @@ class ClientBase(BlazeSession):
             self._timers.set(Act.INACTIVITY, now + self.settings.test_timeout)
 
     def _alive(self, now: float) -> None:
-        if self._test_after or self._test_sent:
+        if (self._test_after and now != self._heard_at) or self._test_sent:
             self._test_sent = False
             self._timers.cancel(Act.INACTIVITY)
             if self._test_after and self._state in OPEN:
+                self._heard_at = now
                 self._timers.set(Act.INACTIVITY, now + self._test_after)
 
     def _timed_out(self, name: Act, now: float) -> list[SessionEvent]:

@@ -440,17 +440,30 @@ class ServerSession(BlazeSession):
         ):
             return None
         body = frame[REQUEST.size :]
+        is_canonical = True
         try:
-            value = self._object(nclsid, encoding, body)
+            value = self._object(nclsid, encoding, body, strict=True)
         except DecodeError:
-            return None
+            is_canonical = False
+            try:
+                value = self._object(nclsid, encoding, body)
+            except DecodeError:
+                return None
         wants_result = bool(word >> 24 & 1)
         deadline = now + given.transaction_timeout
         if not self._flying:
             self._timers.set(Act.RESPOND, deadline)
         self._flying[txid] = _Flying(_ACCEPTED, deadline, encoding, wants_result)
         return TransactionRequested(
-            txid, TransactionType.NCLASS, action, wants_result, nclsid, encoding, body, value
+            txid,
+            TransactionType.NCLASS,
+            action,
+            wants_result,
+            nclsid,
+            encoding,
+            body,
+            value,
+            is_canonical,
         )
 
     def _react(

@@ -67,9 +67,8 @@ class StoreSettings:
 
     max_pending: int = 16_384
     """Writes that wait; more are answered with code 3. Sixteen busy connections of 1,024 each."""
-    max_group: int = 512
-    """Writes in one commit: from here on a larger group is hardly faster, but keeps others waiting
-    longer."""
+    max_group: int = 1024
+    """Writes in one commit: larger groups are hardly faster, and keep those behind them waiting."""
     poll_interval: float = 1.0
     """How often changes of other brokers are looked for when no notification comes. PostgreSQL."""
     has_notices: bool = True
@@ -99,6 +98,9 @@ class Write:
     """The image (INS, UPD), the delta (DLT), or anything with the key (DEL, RST, REMOVE)."""
     txid: TxId | None = None
     """None: of the broker itself, and never a duplicate."""
+    body: bytes | None = None
+    """The object of INS or UPD as it was received in INDEXNOTZERO, with the INDEX of the store's
+    dialect. It is stored and handed on as it is, which saves encoding the object again."""
 
     @classmethod
     def of(cls, request: TransactionRequested) -> Self:
@@ -109,7 +111,8 @@ class Write:
         """
         if request.nclass is None:
             raise ValueError(f"transaction {request.txid} has no object")
-        return cls(request.action, request.nclass, request.txid)
+        body = request.body if request.encoding is Encoding.INDEXNOTZERO else None
+        return cls(request.action, request.nclass, request.txid, body)
 
 
 @dataclass(frozen=True, slots=True)

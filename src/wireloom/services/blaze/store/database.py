@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 from urllib.parse import unquote
 
+import psycopg
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
@@ -234,7 +235,12 @@ class PostgresDatabase(Database):
 
     def _write(self, work: Work[T]) -> T:
         with self._engine.begin() as connection:
-            return work(connection)
+            try:
+                return work(connection)
+            except psycopg.OperationalError:
+                # From the driver's own connection: nobody else has seen that it may be broken.
+                connection.invalidate()
+                raise
 
     def _read(self, work: Work[T]) -> T:
         with self._engine.connect() as connection:
@@ -246,14 +252,14 @@ class PostgresDatabase(Database):
 
     def failure(self, error: Exception) -> Failure:
         """What the server's SQLSTATE, or that there is none, calls for."""
-        if not isinstance(error, DBAPIError):
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        if not isinstance(cause, psycopg.Error):
             return Failure.WRONG
-        state = getattr(error.orig, "sqlstate", None) or ""
+        state = cause.sqlstate or ""
         if state.startswith(_AGAIN):
             return Failure.AGAIN
-        is_away = error.connection_invalidated or state.startswith(_AWAY)
         # A server that cannot be reached gives no SQLSTATE.
-        if is_away or (not state and type(error.orig).__name__ == "OperationalError"):
+        if state.startswith(_AWAY) or (not state and isinstance(cause, psycopg.OperationalError)):
             return Failure.AWAY
         return Failure.WRONG
 
@@ -267,6 +273,6 @@ def store_errors(database: Database) -> Iterator[None]:
     """
     try:
         yield
-    except (SQLAlchemyError, OSError) as error:
+    except (SQLAlchemyError, psycopg.Error, OSError) as error:
         cause = getattr(error, "orig", None) or error
         raise StoreError(f"{database}: {str(cause).strip() or type(cause).__name__}") from error

@@ -296,9 +296,10 @@ class SqlStore(Store):
         """Commit a group; in parts, when something in it cannot be written at all."""
         marker = os.urandom(17) if self.database.is_shared else b""
         attempts: list[Committed] = []
+        is_repeated = False
 
         def work(connection: Connection) -> None:
-            done = self._committer.commit(connection, writes, marker)
+            done = self._committer.commit(connection, writes, marker, is_repeated=is_repeated)
             if done is not None:
                 attempts.append(done)
 
@@ -312,6 +313,7 @@ class SqlStore(Store):
                 return [_refusal(writes, BlazeCode.SERVER_ERROR, error.reason)]
             except Exception as error:
                 self._failures += 1
+                is_repeated = True
                 kind = self.database.failure(error)
                 if kind is Failure.AWAY:
                     # Whether it was done will be seen by its marker, when the database is back.
