@@ -247,6 +247,23 @@ def test_nothing_is_acknowledged_before_it_is_taken() -> None:
     on_broker(test, window=4)
 
 
+def test_one_acknowledgement_for_all_that_were_taken() -> None:
+    async def test(broker: Broker, client: Client) -> None:
+        events = await client.subscribe(TRUCK, mode=SubscriptionMode.LIVE).start()
+        peer = broker.connections[0]
+        before = len(peer.received)
+        for i in range(500):
+            broker.change(Action.INS, truck(i + 1))
+        got = [(await anext(events)).object.truck_id for _ in range(500)]
+        assert got == list(range(1, 501))
+        (subscription,) = peer.session.subscriptions.values()
+        await until(lambda: not subscription.outstanding)
+        assert (len(peer.received) - before) // 12 < 100  # SBSACKs of 12 bytes
+        assert peer.session.counts == {}
+
+    on_broker(test, options={"cumulative_acks": True}, window=32, has_cumulative_acks=True)
+
+
 def test_without_acknowledgements_a_full_queue_stops_reading_and_heartbeats_go_on() -> None:
     async def test(broker: Broker, client: Client) -> None:
         events = await client.subscribe(TRUCK, mode=SubscriptionMode.LIVE, queue=8).start()
