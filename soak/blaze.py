@@ -157,7 +157,7 @@ class Soak:
                         await client.delete(value)
                         alive.discard(key)
                     elif rng.random() < 0.5:
-                        await client.merge(truck(key, x=rng.randrange(1, 10**6)))
+                        await client.merge(truck(key, x=rng.randrange(1, 10**6)), fields=["x"])
                     else:
                         await client.update(value)
                     self.transactions += 1
