@@ -54,7 +54,7 @@ __all__ = ["Answer", "Client", "Subscription"]
 
 log = get_log("nais.client")
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 SCHEMES = ("tcp", "tls", "ws", "wss", "serial", "mqtt", "mqtts")
 _TLS_SCHEMES = ("tls", "wss", "mqtts")
 RETRY_S = 0.2
@@ -81,20 +81,20 @@ class Answer:
         return self.status >= 0
 
 
-class Subscription(Generic[T]):
+class Subscription(Generic[_T]):
     """Things that happen, as they come; iterate over it, and close it."""
 
-    def __init__(self, owner: set[Subscription[T]], ids: frozenset[int] = frozenset()) -> None:
+    def __init__(self, owner: set[Subscription[_T]], ids: frozenset[int] = frozenset()) -> None:
         self._owner = owner
         self._ids = ids
-        self._waiting: deque[T] = deque()
+        self._waiting: deque[_T] = deque()
         self._wake = asyncio.Event()
         self._is_closed = False
         self.dropped = 0
         """How many had to go because nobody took them."""
         owner.add(self)
 
-    def put(self, item: T, id: int | None = None) -> None:
+    def put(self, item: _T, id: int | None = None) -> None:
         """Hand one over."""
         if self._ids and id not in self._ids:
             return
@@ -119,7 +119,7 @@ class Subscription(Generic[T]):
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> T:
+    async def __anext__(self) -> _T:
         while not self._waiting:
             if self._is_closed:
                 raise StopAsyncIteration
@@ -314,7 +314,8 @@ class Client:
         """Tell a board the name and password of a WLAN.
 
         Raises:
-            WireloomError: see `request`.
+            EncodeError: the message does not fit its schema or the line.
+            ConnectionClosed: the connection is lost for good.
             TimeoutError: no answer came.
         """
         return await self._ask(NaisType.PROFILE, {"uid": uid, "pwd": pwd}, board=board)
@@ -323,7 +324,8 @@ class Client:
         """Tell a board where to report to.
 
         Raises:
-            WireloomError: see `request`.
+            EncodeError: the message does not fit its schema or the line.
+            ConnectionClosed: the connection is lost for good.
             TimeoutError: no answer came.
         """
         return await self._ask(NaisType.CONFIG, config, board=board)
@@ -332,7 +334,8 @@ class Client:
         """Ask a board for its Config.
 
         Raises:
-            WireloomError: see `request`.
+            EncodeError: the message does not fit its schema or the line.
+            ConnectionClosed: the connection is lost for good.
             TimeoutError: no answer came.
         """
         message = {"id": int(CommandId.GET_CONFIG)}
@@ -344,7 +347,8 @@ class Client:
         """Set the password of a board's access point; known boards restart without an answer.
 
         Raises:
-            WireloomError: see `request`.
+            EncodeError: the message does not fit its schema or the line.
+            ConnectionClosed: the connection is lost for good.
             TimeoutError: no answer came.
         """
         return await self.request(
@@ -364,7 +368,8 @@ class Client:
         """Have a board do something: a built-in command, or a custom one by its `type`.
 
         Raises:
-            WireloomError: see `request`.
+            EncodeError: the message does not fit its schema or the line.
+            ConnectionClosed: the connection is lost for good.
             TimeoutError: no answer came.
         """
         message = {"id": int(id), "svals": list(svals), "ivals": list(ivals)}
@@ -374,7 +379,8 @@ class Client:
         """Switch LEDs of the demonstration (red 1, yellow 2, green 4): what is lit then.
 
         Raises:
-            WireloomError: see `request`.
+            EncodeError: the message does not fit its schema or the line.
+            ConnectionClosed: the connection is lost for good.
             TimeoutError: no answer came.
         """
         ivals = {"ivals": [mask, values]} if mask else {}
