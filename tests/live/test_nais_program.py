@@ -201,6 +201,8 @@ def test_clients_and_boards_come_back_when_the_junction_is_killed() -> None:
         asyncio.run(main(board, lambda: stack.enter_context(Program(*arguments))))
 
 
+# The other end of the same story as above, and the soak kills boards all the time.
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_clients_go_on_when_the_board_is_killed_and_another_comes() -> None:
     arguments = ("--line", "board=tcp://127.0.0.1:0?board", "--line", "app=tcp://127.0.0.1:0")

@@ -179,6 +179,8 @@ class Client:
         self._sending = asyncio.Lock()
         self._tasks = Tasks()
         self._is_closed = False
+        self._is_over = False
+        """Whether there will be no further connection."""
         self._events: set[Subscription[EventReceived]] = set()
         self._texts: set[Subscription[str]] = set()
         self._packets: set[Subscription[NaisPacket]] = set()
@@ -197,7 +199,7 @@ class Client:
             ConnectionClosed: who is there does not want us.
             StateError: it was closed, or is connected.
         """
-        if self._is_closed or len(self._tasks):
+        if self._is_closed or self._is_over or len(self._tasks):
             raise StateError("a client is used once")
         link = await open_link(self.url, self._options)
         self._tasks.start(self._run(link), "client")
@@ -272,7 +274,13 @@ class Client:
                 retries=left,
             )
             if not expects_answer:
-                await self._flush()
+                try:
+                    await self._flush()
+                except ConnectionClosed:
+                    if loop.time() >= until:
+                        raise
+                    await asyncio.sleep(RETRY_S)  # for the next connection
+                    continue
                 return None
             future = self._futures[number] = loop.create_future()
             self._timed.set()
@@ -300,7 +308,7 @@ class Client:
     async def _session_by(self, until: float) -> ClientSession:
         """The session of the connection there is, or will be until then."""
         while self._session is None:
-            if self._is_closed or not len(self._tasks):
+            if self._is_closed or self._is_over:
                 raise ConnectionClosed(f"{self.url}: the connection is lost")
             try:
                 async with asyncio.timeout_at(until):
@@ -400,7 +408,7 @@ class Client:
         Raises:
             EncodeError: the far end cannot take it.
             TimeoutError: there is no connection.
-            ConnectionClosed: there will be none.
+            ConnectionClosed: it is lost; the packet may have arrived or not.
         """
         (await self._soon()).send_packet(packet)
         await self._flush()
@@ -411,7 +419,7 @@ class Client:
         Raises:
             EncodeError: it holds the byte that starts a frame.
             TimeoutError: there is no connection.
-            ConnectionClosed: there will be none.
+            ConnectionClosed: it is lost; the text may have arrived or not.
         """
         (await self._soon()).send_text(text)
         await self._flush()
@@ -436,6 +444,13 @@ class Client:
     # -- the connection
 
     async def _run(self, link: Link) -> None:
+        try:
+            await self._keep_connected(link)
+        finally:
+            self._is_over = True
+            self._changed.set()
+
+    async def _keep_connected(self, link: Link) -> None:
         delay = RETRY_S
         while True:
             try:
@@ -444,7 +459,6 @@ class Client:
                 self._up.clear()
                 await link.close()
             if not self._reconnects:
-                self._changed.set()
                 return
             while True:
                 await asyncio.sleep(delay * random.uniform(0.8, 1.2))

@@ -226,12 +226,12 @@ class LinkPeer(Peer):
         self.session = self._junction.enter(self._line, self)
         hub.add(self)
         self._line.peers.add(self)
-        if hub.tap is not None:
-            remote, local = self._tapped()
-            self._tap = hub.tap.connect_peer(remote, local, self._incoming)
-        if hub.limits.max_bytes_per_s:
-            self._bucket = TokenBucket(hub.limits.max_bytes_per_s, time.monotonic())
         try:
+            if hub.tap is not None:
+                remote, local = self._tapped()
+                self._tap = hub.tap.connect_peer(remote, local, self._incoming)
+            if hub.limits.max_bytes_per_s:
+                self._bucket = TokenBucket(hub.limits.max_bytes_per_s, time.monotonic())
             tasks = [
                 asyncio.get_running_loop().create_task(work, name=name)
                 for work, name in (
