@@ -21,7 +21,10 @@ from wireloom import cli
 from wireloom.format import COMMON_OPTIONS, Format, Option
 from wireloom.formats import REGISTRY, get, names
 from wireloom.formats.nais.counters import DROPS, Counters
-from wireloom.services._shell.settings import options as service_settings
+from wireloom.services._shell.declared import CONNECTION_METRICS
+from wireloom.services._shell.settings import options as settings_of
+from wireloom.services.blaze.declared import METRICS, code_rows
+from wireloom.services.blaze.settings import BrokerSettings
 from wireloom.services.nais import metrics as nais_metrics
 from wireloom.tables import docs_rows, table_names
 from wireloom.tables import table as base_table
@@ -37,6 +40,7 @@ def write_pages(folder: Path) -> None:
     (folder / "formats" / "index.md").write_text(formats_page(known), "utf-8")
     (folder / "cli.md").write_text(cli_page(), "utf-8")
     (folder / "tables.md").write_text(tables_page(), "utf-8")
+    (folder / "blaze-broker-reference.md").write_text(broker_page(), "utf-8")
     (folder / "nais-settings.md").write_text(nais_settings_page(), "utf-8")
 
 
@@ -75,10 +79,38 @@ def format_page(format_: Format) -> str:
 
 def options_table(options: Iterable[Option]) -> str:
     rows = [
-        (f"`{o.name}`", f"`{o.default!r}`", ", ".join(f"`{c}`" for c in o.choices), o.doc)
+        (f"`{o.name}`", o.type, f"`{o.default!r}`", ", ".join(f"`{c}`" for c in o.choices), o.doc)
         for o in options
     ]
-    return table(("option", "default", "choices", "what it does"), rows)
+    return table(("option", "type", "default", "choices", "what it does"), rows)
+
+
+def broker_page() -> str:
+    metrics = [
+        (
+            f"`wireloom_blaze_{info.name}{'_total' if info.kind == 'counter' else ''}`",
+            info.kind,
+            ", ".join(f"`{label}`" for label in info.labels),
+            info.help,
+        )
+        for info in (*METRICS.values(), *CONNECTION_METRICS)
+    ]
+    codes = [(field, number, f"`{name}`", when) for field, number, name, when in code_rows()]
+    return "\n\n".join(
+        [
+            "# Blaze broker: reference",
+            "## Settings",
+            "In a TOML file for `--config`, what stands before the dot is a table. What the command"
+            " line says goes before.",
+            settings_table(BrokerSettings),
+            "## Metrics",
+            table(("metric", "kind", "labels", "what it says"), metrics),
+            "## Codes",
+            "What the broker says, and when.",
+            table(("field", "number", "name", "when"), codes),
+            "",
+        ]
+    )
 
 
 def cli_page() -> str:
@@ -108,7 +140,7 @@ def tables_page() -> str:
 def settings_table(cls: type, *, has_flags: bool = True) -> str:
     """What a service can be told, from the declarations of its settings."""
     rows = []
-    for option in service_settings(cls):
+    for option in settings_of(cls):
         is_shown = not option.is_required and option.default not in (None, "", (), [], {})
         default = f"`{str(option.default).replace('True', 'true').replace('False', 'false')}`"
         flag = f"`{option.flag}`" if option.flag else ""

@@ -14,7 +14,10 @@
     ├── OptionError              an option is unknown or has a bad value
     ├── UnknownProtocolError     no such format, or none could be detected
     ├── LakeError                a lake of tables is damaged, busy or not one (reason, path)
+    ├── StoreError               a service's database cannot be opened, read or written
     ├── StateError               a live session got something its state does not allow
+    ├── RefusedError             a peer does not want what it was asked for (code)
+    ├── TrustError               a peer is not, or not known to be, who was expected
     └── ConnectionClosed         the peer is gone (sent, received)
 
 "Not enough bytes yet" on a stream is not an error, and neither is an unknown type: framers wait,
@@ -35,9 +38,12 @@ __all__ = [
     "LakeError",
     "LimitError",
     "OptionError",
+    "RefusedError",
     "SourceError",
     "StateError",
+    "StoreError",
     "TruncatedError",
+    "TrustError",
     "UnknownProtocolError",
     "WireloomError",
 ]
@@ -232,8 +238,26 @@ class LakeError(WireloomError):
         return f"{self.path}: {self.reason}" if self.path else self.reason
 
 
+class StoreError(WireloomError):
+    """A service's database that cannot be opened, read or written, or that another one uses."""
+
+
 class StateError(WireloomError):
     """A live session got something that its state does not allow."""
+
+
+class RefusedError(WireloomError):
+    """A peer does not want what it was asked for; `code` is short and stable."""
+
+    code: str
+
+    def __init__(self, reason: str, *, code: str = "refused") -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+class TrustError(WireloomError):
+    """A peer is not, or not known to be, who was expected; nothing was sent to it."""
 
 
 class ConnectionClosed(WireloomError):

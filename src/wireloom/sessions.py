@@ -224,9 +224,12 @@ class BaseSession(ABC, Generic[State, Trigger, Event]):
 
     def data_to_send(self) -> bytes:
         """What is to be sent now, each byte once."""
-        data = b"".join(self._unsent)
-        self._unsent.clear()
-        return data
+        return b"".join(self.parts_to_send())
+
+    def parts_to_send(self) -> list[bytes]:
+        """The same in parts that need not be copied together."""
+        parts, self._unsent = self._unsent, []
+        return parts
 
     def next_timeout(self, now: float) -> float | None:
         """Seconds until `handle_timeout` is to be called, 0 if it is overdue; None: not at all."""

@@ -19,7 +19,7 @@ from wireloom.tables import table, table_names
 
 DOCS = Path(__file__).parents[2] / "docs"
 README = DOCS.parent / "README.md"
-MADE = ("cli.md", "nais-settings.md", "tables.md")
+MADE = ("blaze-broker-reference.md", "cli.md", "nais-settings.md", "tables.md")
 PAGES = [README, *sorted(path for path in DOCS.glob("*.md") if path.name not in MADE)]
 
 
@@ -120,3 +120,14 @@ def test_page_of_a_junction_names_every_setting_metric_and_reason(generate: Modu
 
 def test_a_cell_of_a_table_stays_one_cell(generate: ModuleType) -> None:
     assert generate.cell("a | b\nc") == "a \\| b c"
+
+
+def test_reference_of_the_broker_has_its_settings_metrics_and_codes(generate: ModuleType) -> None:
+    from wireloom.services._shell.settings import options
+    from wireloom.services.blaze.declared import METRICS
+    from wireloom.services.blaze.settings import BrokerSettings
+
+    page = generate.broker_page()
+    assert all(f"`{option.path}`" in page for option in options(BrokerSettings))
+    assert all(f"`wireloom_blaze_{name}" in page for name in METRICS)
+    assert "| BLZCOD | 203 |" in page

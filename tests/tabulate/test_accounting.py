@@ -15,7 +15,7 @@ from wireloom.errors import DecodeError
 from wireloom.formats import get, names
 from wireloom.generate.traffic import Conversation, Packet, ethernet, ip, pcap, udp
 from wireloom.tabulate import Settings, Tabulator, tabulate
-from wireloom.tabulate.accounting import Tally, balanced
+from wireloom.tabulate.accounting import Account, balanced
 
 TIBMSG = get("tibmsg").samples()
 FRAMES = list(TIBMSG.values())
@@ -37,9 +37,9 @@ def _run(data, **options):
 
 def test_a_missing_byte_is_an_error_of_the_program():
     counts = Counts(captured=10, delivered=9, duplicate=1)
-    assert balanced("s", "t", None, Tally(decoded=9), counts)["decoded"] == 9
+    assert balanced("s", "t", None, Account(decoded=9), counts)["decoded"] == 9
     with pytest.raises(AssertionError, match="10 bytes captured, but 9"):
-        balanced("s", "t", None, Tally(decoded=8), counts)
+        balanced("s", "t", None, Account(decoded=8), counts)
 
 
 @pytest.mark.parametrize("name", names())
@@ -128,6 +128,10 @@ def test_a_good_copy_of_what_was_read_with_a_bad_checksum_is_told():
     found, totals = _run(conflicting(), formats=("tibmsg",))
     rows = [row for row in found["errors"] if row["code"] == "conflict"]
     assert [(row["layer"], row["raw"]) for row in rows] == [("stream", FRAMES[0])]
+    rows = [row for row in found["errors"] if row["code"] == "suspect"]
+    key = ("frame_offset", "frame_length", "layer")
+    size = len(FRAMES[0])
+    assert [tuple(row[name] for name in key) for row in rows] == [(size, size, "stream")]
     assert totals.conflict == len(FRAMES[0])
     assert [row["conflict"] for row in found["accounting"]] == [len(FRAMES[0])]
 

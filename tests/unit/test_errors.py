@@ -17,9 +17,12 @@ from wireloom.errors import (
     LakeError,
     LimitError,
     OptionError,
+    RefusedError,
     SourceError,
     StateError,
+    StoreError,
     TruncatedError,
+    TrustError,
     UnknownProtocolError,
     WireloomError,
 )
@@ -38,7 +41,10 @@ ONE_OF_EACH = [
     OptionError("no such option"),
     UnknownProtocolError("no such format"),
     LakeError("another writer holds it", path="lake"),
+    StoreError("another broker uses it"),
     StateError("not connected"),
+    RefusedError("no more sockets", code="quota"),
+    TrustError("another certificate"),
     ConnectionClosed("reset", sent=10, received=20),
     ConnectionClosed(),
 ]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import click
 
 from wireloom.cli._help import Group, examples
+from wireloom.cli._serve_blaze import blaze
 from wireloom.cli._serve_nais import nais
+from wireloom.cli._serve_nrep import nrep
 
 __all__ = ["command"]
 
@@ -13,12 +15,16 @@ __all__ = ["command"]
 @click.group(
     cls=Group,
     epilog=examples(
+        "wireloom serve blaze --model fleet.blz --store sqlite:///fleet.db",
         "wireloom serve nais --line board=tcp://127.0.0.1:3001 --line web=tcp://127.0.0.1:3002"
-        " --route board-web"
+        " --route board-web",
+        "wireloom serve nrep --listen 127.0.0.1:6700 --discovery 127.0.0.1:2888",
     ),
 )
 def command() -> None:
     """Run a live service until it is told to stop (Ctrl-C or SIGTERM)."""
 
 
+command.add_command(blaze)
 command.add_command(nais)
+command.add_command(nrep)

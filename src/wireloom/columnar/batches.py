@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wireloom.columnar.arrays import (
+from wireloom.arrow.arrays import (
     NameColumn,
     allocate,
     constant,
@@ -22,6 +22,7 @@ from wireloom.columnar.arrays import (
 )
 from wireloom.columnar.types import DIALECTS, dialect_names, field_map, field_names
 from wireloom.columnar.wide import Choice, wide_array
+from wireloom.formats import get
 from wireloom.kernel.rows import keyrows as keys
 from wireloom.kernel.rows import messagerows
 from wireloom.kernel.rows.fieldrows import (
@@ -81,6 +82,9 @@ FIELD_BITS: Final = {
     "partial_offset": V_PARTIAL,
 }
 """The kernel's bits for the columns of `fields` that are not of the key."""
+
+_QUICK: Final = V_POSITION | V_TYPE | V_SIZE | V_NAME | V_TEXT | V_INT | V_REAL | V_DECIMAL | V_HINT
+"""The columns that the kernel's quick paths fill, so that fewer would take longer."""
 
 _MESSAGES: Final = {
     "format": messagerows.G_FORMAT,
@@ -228,8 +232,10 @@ class FieldBatches(_TableBatches):
         want = _bits(wanted, FIELD_BITS)
         for type in wide_types:
             want |= _WIDE_NEEDS[type.partition("(")[0]] | V_BLANK
+        if wanted is not None and format != "qform":
+            want |= _QUICK  # filled for nothing if need be, which is quicker than without
         dense = V_INT | V_REAL
-        if format != "tibrv":
+        if format is None or get(format).columns().has_hints:
             dense |= V_DECIMAL | V_HINT
         keeps = wanted is not None
         rows = rows if keeps else 1

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from wireloom.captures.finding import is_remote, is_there
-from wireloom.columnar.arrays import from_rows
+from wireloom.arrow.arrays import from_rows
+from wireloom.captures.finding import is_there, open_sample
 from wireloom.errors import OptionError, SourceError
 from wireloom.lake import (
     Change,
@@ -38,13 +38,14 @@ from wireloom.pipeline.plan import (
     plan_raw,
 )
 from wireloom.pipeline.quarantine import Quarantine
-from wireloom.pipeline.report import COUNTS, Report
+from wireloom.pipeline.report import Report
 from wireloom.pipeline.seams import Chain
 from wireloom.pipeline.splitting import even_split
 from wireloom.pipeline.work import Job, Outcome
 from wireloom.rows import shown
 from wireloom.tables import table, wide_column
 from wireloom.tabulate import Settings
+from wireloom.tabulate.accounting import COUNTS
 
 __all__ = ["ALWAYS", "Group", "Runner", "run_pipeline"]
 
@@ -200,8 +201,8 @@ class Runner:
                 f"{name}:{type or known[name]}" if type or name in known else name
                 for name, type in typed
             )
-        local = [path for path in paths if not is_remote(path)]
-        settings = dataclasses.replace(self._settings, columns=columns).resolved(local)
+        sources = [open_sample(path) for path in paths]
+        settings = dataclasses.replace(self._settings, columns=columns).resolved(sources)
         writing = self._options.writing
         self._job = Job(str(self._writing.root), self._writing.run, settings, writing)
 

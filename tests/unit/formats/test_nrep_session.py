@@ -16,23 +16,29 @@ from wireloom.formats.nrep import (
     SocketFlags,
     app_id,
 )
-from wireloom.formats.nrep.extensions import Feature, Reason
-from wireloom.formats.nrep.quotas import Quotas
-from wireloom.formats.nrep.session import (
-    ClientSession,
-    ClientState,
+from wireloom.formats.nrep.events import (
+    AppsListed,
     Connected,
     DataReceived,
     Disconnected,
+    GoingAway,
+    InstanceChanged,
     InstancesFound,
     OpenFailed,
+    PongReceived,
     PublishAnswered,
     RequestTimedOut,
     SocketEnded,
+    SocketFreed,
+    SocketHalfEnded,
     SocketOffered,
     SocketOpened,
+    Unpublished,
 )
-from wireloom.formats.nrep.table import Peer, Table
+from wireloom.formats.nrep.extensions import ALL_FEATURES, Feature, Reason
+from wireloom.formats.nrep.quotas import Quotas
+from wireloom.formats.nrep.session import ClientSession, ClientState
+from wireloom.formats.nrep.table import INITIAL_WINDOW, Peer, Table
 from wireloom.testing.playbook import EOF, Playbook, Wait
 
 NOW = 1000.0
@@ -45,6 +51,7 @@ class Net:
 
     def __init__(self, clients: int, **table: Any) -> None:
         self.table = Table(**table)
+        self.is_reading = True
         self.pairs: list[tuple[ClientSession, Peer]] = [
             (ClientSession(), self.table.connect(NOW)) for _ in range(clients)
         ]
@@ -61,7 +68,11 @@ class Net:
                     peer.receive(data, now)
                     is_moving = True
                 if data := peer.data_to_send():
-                    events[index] += client.receive(data, now)
+                    new = client.receive(data, now)
+                    for event in new:
+                        if self.is_reading and isinstance(event, DataReceived):
+                            client.consumed(event.socket_id, len(event.data))
+                    events[index] += new
                     is_moving = True
         return events
 
@@ -86,7 +97,7 @@ class Net:
 def test_publish_find_open_talk_and_close(rules: Any) -> None:
     net = Net(2, rules=rules)
     (a, _), (b, _) = net.pairs
-    agreed = Feature(0) if rules == "legacy" else Feature.CLOSE_REASON
+    agreed = Feature(0) if rules == "legacy" else ALL_FEATURES
     assert net.greeted == [[Connected(agreed)]] * 2
     theirs, mine = net.opened()
     nonce = b.find(app_id("echo"), NOW)
@@ -239,7 +250,146 @@ def test_both_ways_every_byte_arrives_in_order(sends: list[tuple[bool, int]], se
         sent[1 if is_back else 0] += data
         if noise.random() < 0.5:
             for index, events in enumerate(net.run()):
-                got[index] += b"".join(event.data for event in events)
+                got[index] += b"".join(e.data for e in events if isinstance(e, DataReceived))
     for index, events in enumerate(net.run()):
         got[index] += b"".join(event.data for event in events)
     assert got == sent
+
+
+# --- extensions ---------------------------------------------------------------------------------
+
+
+def test_one_socket_that_nobody_reads_waits_for_itself_alone() -> None:
+    net = Net(2)
+    theirs, mine = net.opened()
+    (a, _), (b, _) = net.pairs
+    net.is_reading = False
+    b.send(mine, bytes(INITIAL_WINDOW + 7))
+    b.close_socket(mine)
+    assert b.waiting_bytes(mine) == 7
+    given, _ = net.run()
+    assert sum(len(each.data) for each in given) == INITIAL_WINDOW
+    with pytest.raises(StateError, match="not open"):
+        b.send(mine, b"late")
+    a.consumed(theirs, INITIAL_WINDOW)
+    assert net.run()[0] == [DataReceived(theirs, bytes(7)), SocketEnded(theirs, Reason.CLOSED)]
+
+
+def test_who_waited_is_told_when_all_is_sent() -> None:
+    net = Net(2)
+    theirs, mine = net.opened()
+    net.is_reading = False
+    net.pairs[1][0].send(mine, bytes(INITIAL_WINDOW + 7))
+    net.run()
+    net.pairs[0][0].consumed(theirs, INITIAL_WINDOW)
+    assert net.run()[1] == [SocketFreed(mine)]
+
+
+@pytest.mark.parametrize("is_at_client", [False, True])
+def test_more_than_was_granted_ends_the_socket(is_at_client: bool) -> None:
+    net = Net(2)
+    theirs, mine = net.opened()
+    (a, at), (b, bt) = net.pairs
+    net.is_reading = False
+    much = SocketData(socket_id=theirs if is_at_client else mine, data=bytes(60_000)).encode() * 9
+    if is_at_client:
+        ended = a.receive(much, NOW)[-1]
+        assert ended == SocketEnded(theirs, Reason.BAD_DATA)
+    else:
+        bt.receive(much, NOW)
+        assert SocketEnded(mine, Reason.BAD_DATA) in net.run()[1]
+    net.run()
+    assert net.table.sockets == 0
+    assert not any(each.is_closed for each in (a, b, at, bt))
+
+
+def test_towards_a_legacy_publisher_the_entry_point_grants() -> None:
+    net = Net(2)
+    net.pairs[0] = (ClientSession(features=Feature(0)), net.table.connect(NOW))
+    net.run()
+    _, mine = net.opened()
+    (_, at), (b, _) = net.pairs
+    b.send(mine, bytes(INITIAL_WINDOW * 3))
+    received = net.run()[0]
+    assert sum(len(each.data) for each in received) == INITIAL_WINDOW * 3
+    at.set_congested(True)
+    b.send(mine, bytes(INITIAL_WINDOW * 2))
+    net.run()
+    assert b.waiting_bytes(mine) > 0
+    at.set_congested(False)
+    net.run()
+    assert b.waiting_bytes(mine) == 0
+
+
+def test_half_of_a_socket_ends_behind_its_data() -> None:
+    net = Net(2)
+    theirs, mine = net.opened()
+    (a, _), (b, _) = net.pairs
+    assert b.can_half_close(mine)
+    b.send(mine, b"question")
+    b.half_close(mine)
+    b.half_close(mine)
+    assert net.run()[0] == [DataReceived(theirs, b"question"), SocketHalfEnded(theirs)]
+    with pytest.raises(StateError, match="not open"):
+        b.send(mine, b"late")
+    a.send(theirs, b"answer")
+    a.close_socket(theirs)
+    assert net.run()[1] == [DataReceived(mine, b"answer"), SocketEnded(mine, Reason.CLOSED)]
+
+
+def test_half_a_socket_does_not_end_towards_a_legacy_peer() -> None:
+    net = Net(2)
+    net.pairs[0] = (ClientSession(features=Feature(0)), net.table.connect(NOW))
+    net.run()
+    _, mine = net.opened()
+    assert not net.pairs[1][0].can_half_close(mine)
+    with pytest.raises(StateError, match="half-closed"):
+        net.pairs[1][0].half_close(mine)
+
+
+def test_ping_list_watch_and_unpublish() -> None:
+    net = Net(2)
+    (a, _), (b, _) = net.pairs
+    nonce = a.ping(NOW)
+    assert net.run()[0] == [PongReceived(nonce)]
+    b.watch(app_id("echo"))
+    a.publish("echo", NOW)
+    (published,), (there,) = net.run()
+    assert there == InstanceChanged(app_id("echo"), published.instance_id, True)
+    nonce = b.list_apps(0, NOW)
+    assert net.run()[1] == [AppsListed(nonce, 1, (("echo", 1),))]
+    instance = published.instance_id
+    nonce = b.unpublish(instance, NOW)
+    assert net.run()[1] == [Unpublished(nonce, False)]
+    nonce = a.unpublish(instance, NOW)
+    assert net.run() == [
+        [Unpublished(nonce, True)],
+        [InstanceChanged(app_id("echo"), instance, False)],
+    ]
+    net.table.drain()
+    assert net.run() == [[GoingAway()], [GoingAway()]]
+
+
+def test_a_long_list_comes_in_pages() -> None:
+    net = Net(1, quotas=Quotas(instances=100))
+    ((a, _),) = net.pairs
+    names = [f"{index:03d}" + "x" * 997 for index in range(100)]
+    for name in names:
+        a.publish(name, NOW)
+    net.run()
+    found: list[str] = []
+    while len(found) < 100:
+        a.list_apps(len(found), NOW)
+        ((page,),) = net.run()
+        assert page.total == 100
+        assert page.apps
+        found += [name for name, _ in page.apps]
+    assert found == names
+
+
+def test_what_was_not_negotiated_is_refused_here() -> None:
+    net = Net(1, rules="legacy")
+    ((a, _),) = net.pairs
+    for ask in (a.ping, lambda now: a.list_apps(0, now), lambda now: a.watch(b"x" * 10)):
+        with pytest.raises(StateError, match="does not know"):
+            ask(NOW)

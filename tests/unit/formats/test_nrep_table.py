@@ -371,7 +371,7 @@ def test_a_negotiated_client_is_told_why_and_may_ping_unpublish_and_watch() -> N
     assert table.instances == 1
 
 
-def test_windows_are_relayed_between_negotiated_ends_only() -> None:
+def test_windows_are_told_to_negotiated_ends_only() -> None:
     table = Table()
     a, b, old = connected(table, extended=True), connected(table, extended=True), connected(table)
     instance = published(a)
@@ -383,7 +383,9 @@ def test_windows_are_relayed_between_negotiated_ends_only() -> None:
     assert b.data_to_send() == packet(Extension.WINDOW, ack.socket_id + number(5))
     old.receive(OpenSocket(nonce=1, instance_id=instance).encode(), NOW)
     (ack,), (request,) = packets(old), packets(a)
-    assert ack.trailing == request.trailing == b""
+    assert ack.trailing == b""
+    assert Tag.WINDOW in read_tags(request.trailing)
+    assert Tag.HALF_CLOSE not in read_tags(request.trailing)
     a.receive(packet(Extension.WINDOW, ack.socket_id + number(5)), NOW)
     assert old.data_to_send() == b""
 

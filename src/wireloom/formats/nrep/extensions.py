@@ -10,10 +10,11 @@ import struct
 from collections.abc import Mapping
 from enum import IntEnum, IntFlag
 
-from wireloom.formats.nrep.packets import Unknown
+from wireloom.formats.nrep.packets import SocketFlags, Unknown
 
 __all__ = [
     "ALL_FEATURES",
+    "END",
     "NO_FEATURES",
     "Extension",
     "Feature",
@@ -44,6 +45,7 @@ class Extension(IntEnum):
     EVENT = 0x45
     WINDOW = 0x46
     GOAWAY = 0x47
+    LIST = 0x48
 
 
 class Feature(IntFlag):
@@ -54,10 +56,15 @@ class Feature(IntFlag):
     WATCH = 0x04
     WINDOW = 0x08
     CLOSE_REASON = 0x10
+    HALF_CLOSE = 0x20
+    LIST = 0x40
 
 
-ALL_FEATURES = Feature(0x1F)
+ALL_FEATURES = Feature(0x7F)
 NO_FEATURES = Feature(0)
+
+END = SocketFlags(0x02)
+"""In Socket Control between peers that negotiated half-close: no more data comes from there."""
 
 
 class Tag(IntEnum):
@@ -68,6 +75,7 @@ class Tag(IntEnum):
     MAX_CONTENT = 3
     REASON = 4
     WINDOW = 5
+    HALF_CLOSE = 6
 
 
 class Reason(IntEnum):

@@ -22,8 +22,11 @@ class Quotas:
     """Clients at once. A connection costs some kilobytes while it is idle."""
     instances: int = 256
     """Publications of one connection: more cannot be listed in one answer anyway."""
-    sockets: int = 4096
+    sockets: int = 8192
     """Sockets with one connection as either end."""
+    requests: int = 2048
+    """Sockets that one connection opened: less than `sockets`, so that no single requester can use
+    up a publisher's."""
     all_sockets: int = 65_536
     """Sockets of all connections."""
     watches: int = 64

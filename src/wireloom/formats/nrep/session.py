@@ -7,12 +7,36 @@ and the event that answers carries it. Nothing is sent before the entry point's 
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+import struct
+from collections import deque
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar
 
-from wireloom.errors import DecodeError, StateError
+from wireloom.errors import DecodeError, StateError, TruncatedError
+from wireloom.formats.nrep.events import (
+    AppsListed,
+    Connected,
+    DataReceived,
+    Disconnected,
+    Event,
+    GoingAway,
+    InstanceChanged,
+    InstancesFound,
+    OpenFailed,
+    PongReceived,
+    PublishAnswered,
+    RequestTimedOut,
+    SocketEnded,
+    SocketFreed,
+    SocketHalfEnded,
+    SocketOffered,
+    SocketOpened,
+    Unpublished,
+)
 from wireloom.formats.nrep.extensions import (
+    ALL_FEATURES,
+    END,
     NO_FEATURES,
     Extension,
     Feature,
@@ -25,6 +49,7 @@ from wireloom.formats.nrep.extensions import (
     reason_in,
     write_tags,
 )
+from wireloom.formats.nrep.ids import ID_LEN
 from wireloom.formats.nrep.packets import (
     HEADER_LEN,
     PACKETS,
@@ -43,29 +68,16 @@ from wireloom.framing import Splitter
 from wireloom.sessions import CLOCK_SLACK, BaseSession, Transitions
 from wireloom.wire import Limits
 
-__all__ = [
-    "MAX_DATA",
-    "Act",
-    "ClientSession",
-    "ClientState",
-    "Connected",
-    "DataReceived",
-    "Disconnected",
-    "Event",
-    "InstancesFound",
-    "OpenFailed",
-    "PublishAnswered",
-    "RequestTimedOut",
-    "SocketEnded",
-    "SocketOffered",
-    "SocketOpened",
-]
+__all__ = ["MAX_DATA", "Act", "ClientSession", "ClientState"]
 
-MAX_DATA = 65_536
-"""Bytes in one Socket Data that is sent: small enough for sockets to take turns."""
+MAX_DATA = 65_536 - 24
+"""Bytes in one Socket Data that is sent: small enough for sockets to take turns, and with its head
+four whole records of TLS."""
 
-_FEATURES = Feature.CLOSE_REASON
-"""What this client uses."""
+_DATA_HEAD = struct.Struct("<BBII10sI")
+"""Of a Socket Data: reserved, type, nonce, content size, socket id, length of the data."""
+_SOCKET_AT = slice(HEADER_LEN, HEADER_LEN + ID_LEN)
+_LISTED = struct.Struct("<HH")
 
 
 class ClientState(Enum):
@@ -84,99 +96,6 @@ class Act(Enum):
     CLOSE = "closed from this side"
 
 
-@dataclass(frozen=True, slots=True)
-class Connected:
-    """The entry point has said Hello; `features` are those that both sides have."""
-
-    features: Feature
-
-
-@dataclass(frozen=True, slots=True)
-class PublishAnswered:
-    """The answer to `publish`; without an instance id it was refused."""
-
-    nonce: int
-    instance_id: bytes | None
-    reason: Reason | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class InstancesFound:
-    """The answer to `find`."""
-
-    nonce: int
-    instance_ids: tuple[bytes, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SocketOpened:
-    """The answer to `open`: data may flow."""
-
-    nonce: int
-    socket_id: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class OpenFailed:
-    """The answer to `open`: there will be no socket. The reason is known if it was negotiated."""
-
-    nonce: int
-    reason: Reason | None
-
-
-@dataclass(frozen=True, slots=True)
-class SocketOffered:
-    """Somebody wants to connect to an instance: `accept` or `refuse`."""
-
-    socket_id: bytes
-    instance_id: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class DataReceived:
-    """Bytes of a socket."""
-
-    socket_id: bytes
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class SocketEnded:
-    """The other side closed a socket; all of its data was given before."""
-
-    socket_id: bytes
-    reason: Reason | None
-
-
-@dataclass(frozen=True, slots=True)
-class RequestTimedOut:
-    """No answer to `publish` or `find`."""
-
-    nonce: int
-
-
-@dataclass(frozen=True, slots=True)
-class Disconnected:
-    """The connection is over, and all sockets with it."""
-
-    why: str
-
-
-Event = (
-    Connected
-    | PublishAnswered
-    | InstancesFound
-    | SocketOpened
-    | OpenFailed
-    | SocketOffered
-    | DataReceived
-    | SocketEnded
-    | RequestTimedOut
-    | Disconnected
-)
-"""One of them."""
-
-
 @dataclass(slots=True)
 class _Request:
     answer: int
@@ -185,12 +104,35 @@ class _Request:
     """Of an open that was acknowledged."""
 
 
+@dataclass(slots=True)
+class _Socket:
+    """One that is offered, being opened, or open."""
+
+    credit: int | None = None
+    """Bytes that may be sent before the far end grants more; None: any number."""
+    window: int = 0
+    """Bytes that the far end may have under way; 0 where windows were not negotiated."""
+    allowance: int = 0
+    """Of these, what it may still send."""
+    consumed: int = 0
+    """Bytes that were taken by the owner, and not granted again yet."""
+    can_half_close: bool = False
+    is_open: bool = False
+    waiting: deque[bytes] = field(default_factory=deque)
+    """To be sent when the far end grants it."""
+    waiting_bytes: int = 0
+    then: SocketFlags | None = None
+    """What is said behind that: END or CLOSE."""
+
+
 class ClientSession(BaseSession[ClientState, Act, Event]):
     """One connection to an entry point, legacy or not.
 
     Args:
         request_seconds: how long an answer may take; a legacy entry point may never give one.
         max_content: largest content that is accepted.
+        features: what this side is ready to use.
+        name: what it calls itself; shown to whoever runs the entry point.
     """
 
     transitions: ClassVar[Transitions[ClientState, Act]] = Transitions(
@@ -206,18 +148,25 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
     )
 
     def __init__(
-        self, *, request_seconds: float = 20.0, max_content: int = DEFAULT_MAX_CONTENT
+        self,
+        *,
+        request_seconds: float = 20.0,
+        max_content: int = DEFAULT_MAX_CONTENT,
+        features: Feature = ALL_FEATURES,
+        name: str = "",
     ) -> None:
         super().__init__()
         self.features = NO_FEATURES
+        """What both sides have."""
+        self._offered_features = features
+        self._name = name
         most = HEADER_LEN + max_content
         self._splitter = Splitter(Rules(most, True), Limits(max_frame=most))
         self._request_seconds = request_seconds
         self._requests: dict[int, _Request] = {}
         self._opening: dict[bytes, int] = {}
         """Nonces of opens that were acknowledged, by socket."""
-        self._offered: set[bytes] = set()
-        self._open: set[bytes] = set()
+        self._sockets: dict[bytes, _Socket] = {}
 
     # --- what the owner does --------------------------------------------------------------------
 
@@ -254,14 +203,49 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
         self._send(OpenSocket(nonce=nonce, instance_id=instance).encode())
         return nonce
 
+    def unpublish(self, instance: bytes, now: float) -> int:
+        """Take a publication back; `Unpublished` follows.
+
+        Raises:
+            StateError: the connection is not ready, or this was not negotiated.
+        """
+        return self._ask(Extension.UNPUBLISH, Feature.UNPUBLISH, instance, now)
+
+    def watch(self, app: bytes) -> None:
+        """Have `InstanceChanged` said for each instance of an app, and each change of them.
+
+        Raises:
+            StateError: the connection is not ready, or this was not negotiated.
+        """
+        self._need(Feature.WATCH)
+        self._send(packet(Extension.WATCH, app, 1 + secrets.randbelow(0x7FFF_FFFF)))
+
+    def list_apps(self, first: int, now: float) -> int:
+        """Ask what is published, from the app with that number on; `AppsListed` follows.
+
+        Raises:
+            StateError: the connection is not ready, or this was not negotiated.
+        """
+        return self._ask(Extension.LIST, Feature.LIST, number(first), now)
+
+    def ping(self, now: float) -> int:
+        """Ask for a sign of life; `PongReceived` follows.
+
+        Raises:
+            StateError: the connection is not ready, or this was not negotiated.
+        """
+        self._need(Feature.PING)
+        nonce = self._request(Extension.PONG, now)
+        self._send(packet(Extension.PING, nonce=nonce))
+        return nonce
+
     def accept(self, socket: bytes) -> None:
         """Take an offered socket; data may be sent at once.
 
         Raises:
             StateError: it is not offered (any more).
         """
-        self._take_offer(socket)
-        self._open.add(socket)
+        self._take_offer(socket).is_open = True
         self._control(socket, SocketFlags.ACCEPT)
 
     def refuse(self, socket: bytes) -> None:
@@ -271,23 +255,83 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
             StateError: it is not offered (any more).
         """
         self._take_offer(socket)
+        del self._sockets[socket]
         self._control(socket, SocketFlags.REFUSE)
 
     def send(self, socket: bytes, data: bytes) -> None:
         """Send bytes on an open socket, in packets of `MAX_DATA` at most.
 
+        What the far end has not granted yet waits here; see `waiting_bytes` and `SocketFreed`.
+
         Raises:
-            StateError: it is not open.
+            StateError: it is not open, or `half_close` or `close_socket` was called.
         """
-        if self.is_closed or socket not in self._open:
+        found = self._sockets.get(socket)
+        if self.is_closed or found is None or not found.is_open or found.then is not None:
             raise StateError("the socket is not open")
-        for at in range(0, len(data), MAX_DATA):
-            self._send(SocketData(socket_id=socket, data=data[at : at + MAX_DATA]).encode())
+        if found.waiting or (found.credit is not None and found.credit < len(data)):
+            found.waiting.append(data)
+            found.waiting_bytes += len(data)
+            self._send_granted(socket, found)
+        elif data:
+            if found.credit is not None:
+                found.credit -= len(data)
+            self._send_data(socket, data)
+
+    def waiting_bytes(self, socket: bytes) -> int:
+        """Bytes of a socket that wait for the far end's grant."""
+        found = self._sockets.get(socket)
+        return found.waiting_bytes if found is not None else 0
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether any socket has bytes that wait for the far end's grant."""
+        return any(each.waiting for each in self._sockets.values())
+
+    def consumed(self, socket: bytes, size: int) -> None:
+        """The owner has taken bytes of a socket: the far end may send as many again."""
+        found = self._sockets.get(socket)
+        if found is None or not found.window or self.is_closed:
+            return
+        found.consumed += size
+        if found.consumed >= found.window // 2:
+            found.allowance += found.consumed
+            self._send(packet(Extension.WINDOW, socket + number(found.consumed)))
+            found.consumed = 0
+
+    def can_half_close(self, socket: bytes) -> bool:
+        """Whether both ends negotiated it."""
+        found = self._sockets.get(socket)
+        return found is not None and found.can_half_close
+
+    def half_close(self, socket: bytes) -> None:
+        """Send no more on a socket, behind what waits; no effect on one that is gone.
+
+        Raises:
+            StateError: this was not negotiated with the far end.
+        """
+        found = self._sockets.get(socket)
+        if self.is_closed or found is None or found.then is not None:
+            return
+        if not found.can_half_close:
+            raise StateError("the far end knows no half-closed sockets")
+        found.then = END
+        if not found.waiting:
+            self._control(socket, END)
 
     def close_socket(self, socket: bytes) -> None:
-        """End an open socket; no effect on one that is gone."""
-        if not self.is_closed and socket in self._open:
-            self._open.remove(socket)
+        """End an open socket, behind what waits to be sent; no effect on one that is gone."""
+        found = self._sockets.get(socket)
+        if self.is_closed or found is None or not found.is_open:
+            return
+        found.then = SocketFlags.CLOSE
+        if not found.waiting:
+            del self._sockets[socket]
+            self._control(socket, SocketFlags.CLOSE)
+
+    def drop_socket(self, socket: bytes) -> None:
+        """End a socket at once; what waits to be sent is lost."""
+        if self._sockets.pop(socket, None) is not None and not self.is_closed:
             self._control(socket, SocketFlags.CLOSE)
 
     def close(self) -> None:
@@ -317,6 +361,7 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
                 continue
             if request.socket_id is not None:
                 del self._opening[request.socket_id]
+                del self._sockets[request.socket_id]
                 self._control(request.socket_id, SocketFlags.CLOSE)
             events.append(OpenFailed(nonce, Reason.TIMEOUT))
         return events
@@ -338,9 +383,15 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
         return events
 
     def _packet(self, frame: bytes, events: list[Event]) -> None:
-        cls = PACKETS.get(frame[1])
+        code = frame[1]
+        if code == SocketData.code:
+            if self.state is ClientState.READY:
+                self._data(frame, events)
+            return
+        cls = PACKETS.get(code)
         if cls is None:
-            return  # what it does not know of a newer entry point
+            self._extension(code, frame, events)
+            return
         found = cls.codec.decode(frame, 0, len(frame), False)
         if self.state is ClientState.WAITING:
             if isinstance(found, Hello):
@@ -355,15 +406,73 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
                 events.append(InstancesFound(found.nonce, found.instance_ids))
             case SocketControl():
                 self._controlled(found, events)
-            case SocketData() if found.socket_id in self._open and found.data:
-                events.append(DataReceived(found.socket_id, found.data))
+
+    def _data(self, frame: bytes, events: list[Event]) -> None:
+        # By hand: this is what nearly all packets are.
+        socket = frame[_SOCKET_AT]
+        found = self._sockets.get(socket)
+        if found is None or not found.is_open:
+            return
+        if len(frame) < _DATA_HEAD.size:
+            raise TruncatedError(needed=_DATA_HEAD.size, available=len(frame), path="data_length")
+        size = int.from_bytes(frame[_DATA_HEAD.size - 4 : _DATA_HEAD.size], "little")
+        if size > len(frame) - _DATA_HEAD.size:
+            raise TruncatedError(
+                needed=_DATA_HEAD.size + size,
+                available=len(frame),
+                path="data",
+                code="inner_length",
+            )
+        if found.window:
+            found.allowance -= size
+            if found.allowance < 0:  # more than was granted: it would have to be held in memory
+                self.drop_socket(socket)
+                events.append(SocketEnded(socket, Reason.BAD_DATA))
+                return
+        if size:
+            data = frame[_DATA_HEAD.size : _DATA_HEAD.size + size]
+            events.append(DataReceived(socket, data))
+
+    def _extension(self, code: int, frame: bytes, events: list[Event]) -> None:
+        nonce = int.from_bytes(frame[2:6], "little")
+        content = frame[HEADER_LEN:]
+        match code:
+            case Extension.PONG if self._answered(nonce, code):
+                events.append(PongReceived(nonce))
+            case Extension.UNPUBLISH if self._answered(nonce, code):
+                events.append(Unpublished(nonce, content[:1] == b"\1"))
+            case Extension.LIST if self._answered(nonce, code):
+                total, apps = _listed(content)
+                events.append(AppsListed(nonce, total, apps))
+            case Extension.EVENT if len(content) >= 2 * ID_LEN + 1:
+                app, instance = content[:ID_LEN], content[ID_LEN + 1 : 2 * ID_LEN + 1]
+                events.append(InstanceChanged(app, instance, content[ID_LEN] == 1))
+            case Extension.WINDOW if len(content) >= ID_LEN + 4:
+                self._granted(
+                    content[:ID_LEN], int.from_bytes(content[ID_LEN:][:4], "little"), events
+                )
+            case Extension.GOAWAY:
+                events.append(GoingAway())
+        # Anything else is of a newer entry point.
+
+    def _granted(self, socket: bytes, size: int, events: list[Event]) -> None:
+        found = self._sockets.get(socket)
+        if found is None or found.credit is None:
+            return
+        found.credit += size
+        if found.waiting:
+            self._send_granted(socket, found)
+            if not found.waiting and found.then is not SocketFlags.CLOSE:
+                events.append(SocketFreed(socket))
 
     def _hello(self, hello: Hello, events: list[Event]) -> None:
         self._move(Act.HELLO)
-        self.features = features_in(read_tags(hello.trailing)) & _FEATURES
+        self.features = features_in(read_tags(hello.trailing)) & self._offered_features
         if self.features:
-            tags = write_tags({Tag.FEATURES: number(self.features)})
-            self._send(packet(Extension.CLIENT_HELLO, tags))
+            tags = {Tag.FEATURES: number(self.features)}
+            if self._name:
+                tags[Tag.NAME] = self._name.encode()[:64]
+            self._send(packet(Extension.CLIENT_HELLO, write_tags(tags)))
         events.append(Connected(self.features))
 
     def _controlled(self, found: SocketControl, events: list[Event]) -> None:
@@ -373,13 +482,16 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
         elif flags & SocketFlags.CLOSE:
             self._closed(socket, reason_in(found.trailing), events)
         elif flags & SocketFlags.OPEN_REQUEST and found.instance_id is not None:
-            self._offered.add(socket)
-            events.append(SocketOffered(socket, found.instance_id))
+            if socket not in self._sockets:
+                self._sockets[socket] = self._new_socket(found.trailing)
+                events.append(SocketOffered(socket, found.instance_id))
         elif flags & SocketFlags.READY and socket in self._opening:
             nonce = self._opening.pop(socket)
             del self._requests[nonce]
-            self._open.add(socket)
+            self._sockets[socket].is_open = True
             events.append(SocketOpened(nonce, socket))
+        elif flags & END and socket in self._sockets and self._sockets[socket].can_half_close:
+            events.append(SocketHalfEnded(socket))
 
     def _acknowledged(self, found: SocketControl, events: list[Event]) -> None:
         request = self._requests.get(found.nonce)
@@ -388,21 +500,31 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
             if is_asked:
                 del self._requests[found.nonce]
                 events.append(OpenFailed(found.nonce, reason_in(found.trailing)))
-        elif request is None or not is_asked:
+        elif request is None or not is_asked or found.socket_id in self._sockets:
             # Too late: it was given up, and the publisher must not be left with it.
             self._control(found.socket_id, SocketFlags.CLOSE)
         else:
             request.socket_id = found.socket_id
             self._opening[found.socket_id] = found.nonce
+            self._sockets[found.socket_id] = self._new_socket(found.trailing)
+
+    def _new_socket(self, trailing: bytes) -> _Socket:
+        tags = read_tags(trailing)
+        made = _Socket(can_half_close=Tag.HALF_CLOSE in tags)
+        if self.features & Feature.WINDOW and Tag.WINDOW in tags:
+            # The same both ways: what this end may send, and what it is ready to hold.
+            made.window = int.from_bytes(tags[Tag.WINDOW][:4], "little")
+            made.credit = made.allowance = made.window
+        return made
 
     def _closed(self, socket: bytes, reason: Reason | None, events: list[Event]) -> None:
+        if self._sockets.pop(socket, None) is None:
+            return
         if socket in self._opening:
             nonce = self._opening.pop(socket)
             del self._requests[nonce]
             events.append(OpenFailed(nonce, reason))
-        elif socket in self._open or socket in self._offered:
-            self._open.discard(socket)
-            self._offered.discard(socket)
+        else:
             events.append(SocketEnded(socket, reason))
 
     # --- small things ---------------------------------------------------------------------------
@@ -422,10 +544,65 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
         del self._requests[nonce]
         return True
 
-    def _take_offer(self, socket: bytes) -> None:
-        if self.is_closed or socket not in self._offered:
+    def _need(self, feature: Feature) -> None:
+        if self.state is not ClientState.READY:
+            raise StateError(f"the connection is {self.state.value}")
+        if not self.features & feature:
+            raise StateError(f"the entry point does not know {feature.name}")
+
+    def _ask(self, kind: Extension, feature: Feature, content: bytes, now: float) -> int:
+        self._need(feature)
+        nonce = self._request(kind, now)
+        self._send(packet(kind, content, nonce))
+        return nonce
+
+    def _take_offer(self, socket: bytes) -> _Socket:
+        found = self._sockets.get(socket)
+        if self.is_closed or found is None or found.is_open or socket in self._opening:
             raise StateError("the socket is not offered")
-        self._offered.remove(socket)
+        return found
+
+    def _send_granted(self, socket: bytes, found: _Socket) -> None:
+        """Send what waits as far as it was granted, and what is to be said behind it."""
+        assert found.credit is not None
+        while found.waiting and found.credit:
+            data = found.waiting.popleft()
+            if len(data) > found.credit:
+                found.waiting.appendleft(data[found.credit :])
+                data = data[: found.credit]
+            found.credit -= len(data)
+            found.waiting_bytes -= len(data)
+            self._send_data(socket, data)
+        if not found.waiting and found.then is not None:
+            if found.then is SocketFlags.CLOSE:
+                del self._sockets[socket]
+            self._control(socket, found.then)
+
+    def _send_data(self, socket: bytes, data: bytes) -> None:
+        size = len(data)
+        if size <= MAX_DATA:
+            self._unsent.append(_DATA_HEAD.pack(0, 10, 0, size + 14, socket, size))
+            self._unsent.append(data)
+            return
+        view = memoryview(data)
+        for at in range(0, size, MAX_DATA):
+            part = view[at : at + MAX_DATA]
+            self._unsent.append(_DATA_HEAD.pack(0, 10, 0, len(part) + 14, socket, len(part)))
+            self._unsent.append(part)  # type: ignore[arg-type]  # joined or written, never kept
 
     def _control(self, socket: bytes, flags: SocketFlags) -> None:
         self._send(SocketControl(socket_id=socket, flags=flags).encode())
+
+
+def _listed(content: bytes) -> tuple[int, tuple[tuple[str, int], ...]]:
+    """The content of an answer to List, up to where it is cut off."""
+    apps: list[tuple[str, int]] = []
+    at = 4
+    while at + _LISTED.size <= len(content):
+        count, size = _LISTED.unpack_from(content, at)
+        at += _LISTED.size
+        if at + size > len(content):
+            break
+        apps.append((content[at : at + size].decode("utf-8", "replace"), count))
+        at += size
+    return int.from_bytes(content[:4], "little"), tuple(apps)

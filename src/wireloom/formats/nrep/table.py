@@ -13,13 +13,14 @@ A leg of a socket is found by (connection, socket id), so nobody can touch anoth
 from __future__ import annotations
 
 import secrets
+import struct
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
 from wireloom.errors import DecodeError, StateError
 from wireloom.formats.nrep.extensions import (
     ALL_FEATURES,
+    END,
     NO_FEATURES,
     Extension,
     Feature,
@@ -56,14 +57,21 @@ from wireloom.formats.nrep.packets import (
     SocketFlags,
 )
 from wireloom.formats.nrep.quotas import Behaviour, Quotas
+from wireloom.formats.nrep.records import Instance, Leg, Peer, Socket
 from wireloom.formats.nrep.rules import Rules
 from wireloom.framing import Splitter
 from wireloom.wire import Buffer, Limits
 
 __all__ = ["INITIAL_WINDOW", "Peer", "Table"]
 
-INITIAL_WINDOW = 256 * 1024
-"""Bytes a negotiated socket may send before its far end grants more: four full packets."""
+INITIAL_WINDOW = 512 * 1024
+"""Bytes a negotiated socket may send before its far end grants more: eight full packets."""
+
+_MAX_CREDIT = 1 << 30
+"""Bytes that may be granted ahead: a far end that grants more gains nothing."""
+
+_LIST_BYTES = 48 * 1024
+"""Of one answer to List; the rest is asked for by another."""
 
 _MAX_LISTED = 255
 """The count of an App Instance Reply is one byte."""
@@ -71,6 +79,10 @@ _MAX_LISTED = 255
 _MAX_RETIRED = 65_536
 """Closed ids that are remembered; 80 random bits make the oldest ones safe to forget."""
 
+_MAX_NAME = 64
+"""Bytes of a client's name that are kept."""
+
+_LISTED = struct.Struct("<HH")
 _DATA_HEAD = HEADER_LEN + ID_LEN + 4
 _SOCKET_AT = slice(HEADER_LEN, HEADER_LEN + ID_LEN)
 
@@ -79,99 +91,6 @@ _ACCEPT, _REFUSE, _CLOSE = SocketFlags.ACCEPT, SocketFlags.REFUSE, SocketFlags.C
 
 def _random_id() -> bytes:
     return secrets.token_bytes(ID_LEN)
-
-
-@dataclass(slots=True, eq=False)
-class _Instance:
-    owner: Peer
-    app_id: bytes
-    instance_id: bytes
-
-
-@dataclass(slots=True, eq=False)
-class _Leg:
-    peer: Peer
-    socket_id: bytes
-    is_receiver: bool
-    relayed: int = 0
-    """Bytes that were sent to this leg."""
-
-
-@dataclass(slots=True, eq=False)
-class _Socket:
-    requester: _Leg
-    receiver: _Leg
-    deadline: float
-    is_open: bool = False
-    is_windowed: bool = False
-    is_gone: bool = False
-
-    def other(self, leg: _Leg) -> _Leg:
-        return self.requester if leg.is_receiver else self.receiver
-
-
-@dataclass(slots=True, eq=False)
-class Peer:
-    """One connection at the entry point; made by `Table.connect`."""
-
-    table: Table
-    number: int
-    """Names the connection in happenings."""
-    _splitter: Splitter
-    features: Feature = NO_FEATURES
-    """What it agreed to; none for a legacy client."""
-    is_extended: bool = False
-    """Whether it has sent a Client Hello, and may send other extensions."""
-    is_closed: bool = False
-    """Nothing more is read from it; the shell sends what is left and closes the connection."""
-    destinations: set[Peer] = field(default_factory=set)
-    """To whom the last `receive` relayed data: read no more while one of them is congested."""
-    _out: list[bytes] = field(default_factory=list)
-    _out_size: int = 0
-    _instances: list[_Instance] = field(default_factory=list)
-    _legs: dict[bytes, tuple[_Socket, _Leg]] = field(default_factory=dict)
-    _watched: dict[bytes, int] = field(default_factory=dict)
-
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes that `data_to_send` would give."""
-        return self._out_size
-
-    @property
-    def sockets(self) -> int:
-        """Sockets that have this connection as an end."""
-        return len(self._legs)
-
-    def receive(self, data: Buffer, now: float) -> list[Happening]:
-        """What the next bytes of the connection did; ``b""`` says that it has ended."""
-        return self.table._receive(self, data, now)
-
-    def data_to_send(self) -> bytes:
-        """The bytes to send to this client, once."""
-        out = b"".join(self._out)
-        self._out.clear()
-        self._out_size = 0
-        return out
-
-    def next_timeout(self, now: float) -> float | None:
-        """See `Table.next_timeout`: the table has one clock for all."""
-        return self.table.next_timeout(now)
-
-    def handle_timeout(self, now: float) -> list[Happening]:
-        """See `Table.handle_timeout`."""
-        return self.table.handle_timeout(now)
-
-    def close(self) -> None:
-        """End the connection from this side: its sockets and instances go.
-
-        What this does to others is told by the next call that gives happenings.
-        """
-        self.table._lose(self)
-
-    def _send(self, data: bytes) -> None:
-        if not self.is_closed:
-            self._out.append(data)
-            self._out_size += len(data)
 
 
 class Table:
@@ -207,16 +126,21 @@ class Table:
         self._new_socket_id = new_socket_id
         self._peers: dict[int, Peer] = {}
         self._last_peer = 0
-        self._instances: dict[bytes, _Instance] = {}
-        self._apps: dict[bytes, list[_Instance]] = {}
+        self._instances: dict[bytes, Instance] = {}
+        self._apps: dict[bytes, list[Instance]] = {}
         self._turns: dict[bytes, int] = {}
         self._watchers: dict[bytes, set[Peer]] = {}
-        self._used_ids: dict[bytes, _Socket | None] = {}
+        self._used_ids: dict[bytes, Socket | None] = {}
         """Sockets by each of their ids; None for one that was closed a short time ago."""
         self._retired: deque[tuple[float, bytes]] = deque()
-        self._waiting: deque[_Socket] = deque()
+        self._waiting: deque[Socket] = deque()
         """Sockets to be accepted, by deadline: every one has the same time, so by age."""
         self._sockets = 0
+        self._unsent: list[Peer] = []
+        self.relayed_bytes = 0
+        """Bytes of sockets that were relayed so far."""
+        self.finds = 0
+        """Questions for instances so far."""
         self._now = 0.0
         self._happened: list[Happening] = []
 
@@ -236,6 +160,15 @@ class Table:
     def instances(self) -> int:
         """Publications that can be found."""
         return sum(map(len, self._apps.values()))
+
+    def apps(self) -> list[tuple[str, int]]:
+        """What is published: descriptions, and how many instances each has."""
+        return [(found[0].description, len(found)) for found in self._apps.values()]
+
+    def take_unsent(self) -> list[Peer]:
+        """The connections that have got something to send since the last call."""
+        found, self._unsent = self._unsent, []
+        return found
 
     @property
     def is_drained(self) -> bool:
@@ -323,8 +256,11 @@ class Table:
             case SocketControl.code:
                 self._control(peer, frame, now)
             case Publish.code:
+                peer.destinations.add(peer)
                 self._publish(peer, frame, nonce, now)
             case 0x06:
+                self.finds += 1
+                peer.destinations.add(peer)
                 self._find(peer, frame[HEADER_LEN : HEADER_LEN + ID_LEN], nonce)
             case 0x08:
                 self._open(peer, frame[HEADER_LEN : HEADER_LEN + ID_LEN], nonce, now)
@@ -357,7 +293,7 @@ class Table:
             )
             self._happened.append(PublishRejected(peer.number, reason))
             return
-        instance = _Instance(peer, app_id(description), self._instance_id(peer))
+        instance = Instance(peer, app_id(description), self._instance_id(peer), description)
         # The answer first: a legacy client stops at an open for an instance it does not know yet.
         peer._send(
             PublishReply(
@@ -400,6 +336,7 @@ class Table:
     def _open(self, peer: Peer, wanted: bytes, nonce: int, now: float) -> None:
         instance = self._instances.get(wanted)
         reason = self._why_no_socket(peer, instance)
+        peer.destinations.add(peer)
         if instance is None or reason is not None:
             self._reject_open(peer, reason or Reason.NO_INSTANCE, nonce, now)
             return
@@ -408,34 +345,39 @@ class Table:
         self._used_ids[mine] = None
         # Both ends on one connection would be told apart by nothing else.
         theirs = self._socket_id(now) if owner is peer and not self._is_legacy else mine
-        socket = _Socket(
-            _Leg(peer, mine, is_receiver=False),
-            _Leg(owner, theirs, is_receiver=True),
+        socket = Socket(
+            Leg(peer, mine, is_receiver=False),
+            Leg(owner, theirs, is_receiver=True),
             deadline=now + self.quotas.accept_seconds,
-            is_windowed=bool(peer.features & owner.features & Feature.WINDOW),
+            can_half_close=bool(peer.features & owner.features & Feature.HALF_CLOSE),
         )
+        peer.destinations.add(owner)
+        peer._requested += 1
         for leg in (socket.requester, socket.receiver):
+            if leg.peer.features & Feature.WINDOW:
+                leg.credit = INITIAL_WINDOW
             leg.peer._legs[leg.socket_id] = socket, leg
             self._used_ids[leg.socket_id] = socket
         self._sockets += 1
         if not self._is_legacy:
             self._waiting.append(socket)
-        trailing = b""
-        if socket.is_windowed:
-            trailing = write_tags({Tag.WINDOW: number(INITIAL_WINDOW)})
+        trailing = _agreed(socket, socket.requester)
         self._say(socket.requester, SocketFlags.OPEN_ACK, nonce=nonce, trailing=trailing)
+        trailing = _agreed(socket, socket.receiver)
         self._say(socket.receiver, SocketFlags.OPEN_REQUEST, instance.instance_id, trailing)
         self._happened.append(SocketRequested(peer.number, owner.number, mine, wanted))
 
-    def _why_no_socket(self, peer: Peer, instance: _Instance | None) -> Reason | None:
+    def _why_no_socket(self, peer: Peer, instance: Instance | None) -> Reason | None:
         if instance is None:
             return Reason.NO_INSTANCE
         if self._is_legacy:
             return None
         if self.is_draining:
             return Reason.DRAINING
+        quotas = self.quotas
         most = max(peer.sockets, instance.owner.sockets)
-        if most >= self.quotas.sockets or self._sockets >= self.quotas.all_sockets:
+        is_full = most >= quotas.sockets or peer._requested >= quotas.requests
+        if is_full or self._sockets >= quotas.all_sockets:
             return Reason.QUOTA
         return None
 
@@ -481,10 +423,12 @@ class Table:
             self._end(socket, Reason.REFUSED, (socket.requester,), now)
         elif leg.is_receiver and not socket.is_open and flags & _ACCEPT:
             self._accept(socket)
+        elif flags & END and socket.is_open and socket.can_half_close:
+            self._say(socket.other(leg), END)
         else:
             self._ignore(peer, "flags without effect")
 
-    def _accept(self, socket: _Socket) -> None:
+    def _accept(self, socket: Socket) -> None:
         socket.is_open = True
         self._say(socket.requester, SocketFlags.READY)
         self._happened.append(SocketReady(socket.requester.socket_id))
@@ -497,7 +441,7 @@ class Table:
         else:
             self._ignore(peer, "no such socket")
 
-    def _legacy_control(self, socket: _Socket, leg: _Leg, flags: int, now: float) -> None:
+    def _legacy_control(self, socket: Socket, leg: Leg, flags: int, now: float) -> None:
         """Build the other side's flags, whether they make sense or not."""
         answer = SocketFlags(0)
         if leg.is_receiver and not socket.is_open:
@@ -533,7 +477,18 @@ class Table:
                 return
             size = len(frame) - _DATA_HEAD
         target = socket.other(leg)
+        if leg.credit is not None:
+            if size > leg.credit:
+                self._end(socket, Reason.BAD_DATA, (socket.requester, socket.receiver), now)
+                return
+            leg.credit -= size
+            if target.credit is None:
+                # The far end knows no windows: its connection grants when it takes the bytes.
+                leg.owed += size
+                if leg.owed >= INITIAL_WINDOW // 2 and not target.peer.is_congested:
+                    self._repay(leg)
         target.relayed += size
+        self.relayed_bytes += size
         most = self.quotas.socket_bytes
         if most is not None and target.relayed + leg.relayed > most:
             self._end(socket, Reason.QUOTA, (socket.requester, socket.receiver), now)
@@ -551,9 +506,12 @@ class Table:
 
     def _extension(self, peer: Peer, code: int, content: bytes, nonce: int, now: float) -> None:
         if code == Extension.CLIENT_HELLO:
+            tags = read_tags(content)
             peer.is_extended = True
-            peer.features = features_in(read_tags(content)) & self._features
+            peer.features = features_in(tags) & self._features
+            peer.name = tags.get(Tag.NAME, b"")[:_MAX_NAME].decode("utf-8", "replace")
         elif code == Extension.PING and peer.features & Feature.PING:
+            peer.destinations.add(peer)
             peer._send(packet(Extension.PONG, content[:64], nonce))
         elif code == Extension.UNPUBLISH and peer.features & Feature.UNPUBLISH:
             self._unpublish(peer, content[:ID_LEN], nonce)
@@ -561,12 +519,16 @@ class Table:
             self._watch(peer, content[:ID_LEN], nonce)
         elif code == Extension.WINDOW and peer.features & Feature.WINDOW:
             self._grant(peer, content)
+        elif code == Extension.LIST and peer.features & Feature.LIST:
+            peer.destinations.add(peer)
+            self._list(peer, content, nonce)
         elif not peer.is_extended:
             self._fail(peer, "type")
         else:
             self._ignore(peer, "extension not agreed on")
 
     def _unpublish(self, peer: Peer, instance_id: bytes, nonce: int) -> None:
+        peer.destinations.add(peer)
         instance = self._instances.get(instance_id)
         is_own = instance is not None and instance.owner is peer
         if instance is not None and is_own:
@@ -579,6 +541,7 @@ class Table:
         if len(wanted) < ID_LEN or (is_new and len(peer._watched) >= self.quotas.watches):
             self._ignore(peer, "watch refused")
             return
+        peer.destinations.add(peer)
         peer._watched[wanted] = nonce
         self._watchers.setdefault(wanted, set()).add(peer)
         for instance in self._apps.get(wanted, ()):
@@ -586,21 +549,55 @@ class Table:
 
     def _grant(self, peer: Peer, content: bytes) -> None:
         found = peer._legs.get(content[:ID_LEN])
-        if found is None or not found[0].is_windowed or len(content) < ID_LEN + 4:
+        if found is None or len(content) < ID_LEN + 4:
             self._ignore(peer, "window without effect")
             return
         socket, leg = found
         target = socket.other(leg)
-        credit = content[ID_LEN : ID_LEN + 4]
-        target.peer._send(packet(Extension.WINDOW, target.socket_id + credit))
+        if target.credit is None:
+            self._ignore(peer, "window without effect")
+            return
+        self._credit(target, int.from_bytes(content[ID_LEN : ID_LEN + 4], "little"))
 
-    def _tell_watchers(self, instance: _Instance, *, is_there: bool) -> None:
+    def _repay(self, leg: Leg) -> None:
+        owed, leg.owed = leg.owed, 0
+        self._credit(leg, owed)
+
+    def _repay_all(self, peer: Peer) -> None:
+        """The connection takes bytes again: whoever sends to it through windows may go on."""
+        for socket, leg in peer._legs.values():
+            other = socket.other(leg)
+            if leg.credit is None and other.owed >= INITIAL_WINDOW // 2:
+                self._repay(other)
+
+    def _credit(self, leg: Leg, size: int) -> None:
+        assert leg.credit is not None
+        size = min(size, _MAX_CREDIT - leg.credit)
+        if size > 0:
+            leg.credit += size
+            leg.peer._send(packet(Extension.WINDOW, leg.socket_id + number(size)))
+
+    def _list(self, peer: Peer, content: bytes, nonce: int) -> None:
+        """Answer with the apps from one on: how many there are, then (instances, description)."""
+        first = int.from_bytes(content[:4], "little")
+        apps = [found[0].description.encode() for found in self._apps.values()]
+        counts = [len(found) for found in self._apps.values()]
+        out = [number(len(apps))]
+        size = 0
+        for name, count in zip(apps[first:], counts[first:], strict=True):
+            size += _LISTED.size + len(name)
+            if size > _LIST_BYTES:
+                break
+            out.append(_LISTED.pack(min(count, 0xFFFF), len(name)) + name)
+        peer._send(packet(Extension.LIST, b"".join(out), nonce))
+
+    def _tell_watchers(self, instance: Instance, *, is_there: bool) -> None:
         for peer in self._watchers.get(instance.app_id, ()):
             peer._send(_event(instance, peer._watched[instance.app_id], is_there=is_there))
 
     # --- ends -----------------------------------------------------------------------------------
 
-    def _end(self, socket: _Socket, reason: Reason, told: Iterable[_Leg], now: float) -> None:
+    def _end(self, socket: Socket, reason: Reason, told: Iterable[Leg], now: float) -> None:
         """The socket is gone; each leg is told at most once, because it is found never again."""
         if socket.is_gone:
             return
@@ -611,6 +608,7 @@ class Table:
             if leg.peer._legs.pop(leg.socket_id, None) is not None:
                 self._used_ids[leg.socket_id] = None
                 self._retired.append((now + self.quotas.retired_seconds, leg.socket_id))
+        socket.requester.peer._requested -= 1
         self._sockets -= 1
         self._happened.append(
             SocketClosed(
@@ -637,7 +635,7 @@ class Table:
             self._remove(instance)
         peer._instances.clear()
 
-    def _remove(self, instance: _Instance) -> None:
+    def _remove(self, instance: Instance) -> None:
         self._instances.pop(instance.instance_id, None)
         left = self._apps[instance.app_id]
         left.remove(instance)
@@ -653,7 +651,7 @@ class Table:
 
     def _say(
         self,
-        leg: _Leg,
+        leg: Leg,
         flags: SocketFlags,
         instance_id: bytes | None = None,
         trailing: bytes = b"",
@@ -685,6 +683,16 @@ class Table:
             self._waiting.popleft()
 
 
-def _event(instance: _Instance, nonce: int, *, is_there: bool) -> bytes:
+def _agreed(socket: Socket, leg: Leg) -> bytes:
+    """What a leg is told of its socket when it begins."""
+    tags: dict[Tag, bytes] = {}
+    if leg.credit is not None:
+        tags[Tag.WINDOW] = number(leg.credit)
+    if socket.can_half_close:
+        tags[Tag.HALF_CLOSE] = number(1)
+    return write_tags(tags) if tags else b""
+
+
+def _event(instance: Instance, nonce: int, *, is_there: bool) -> bytes:
     content = instance.app_id + bytes([is_there]) + instance.instance_id
     return packet(Extension.EVENT, content, nonce)

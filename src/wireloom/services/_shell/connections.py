@@ -14,11 +14,13 @@ import time
 from collections import Counter as Multiset
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from wireloom.services._shell.addresses import Address
+from wireloom.services._shell.buckets import TokenBucket
+from wireloom.services._shell.declared import CONNECTION_METRICS
 from wireloom.services._shell.logs import get_log
 from wireloom.services._shell.sections import LimitSettings
 from wireloom.services._shell.tap import Tap, TapSession
@@ -30,27 +32,8 @@ log = get_log("connections")
 TLS_HANDSHAKE_S = 10.0
 """For a TLS handshake: many round trips of a slow line, and little for who never answers."""
 
-
-class TokenBucket:
-    """A quota: `rate` tokens per second, and a burst of one second's worth.
-
-    >>> bucket = TokenBucket(rate=100, now=0.0)
-    >>> bucket.take(100, now=0.0), bucket.take(50, now=0.0)
-    (0.0, 0.5)
-    """
-
-    __slots__ = ("_at", "_tokens", "rate")
-
-    def __init__(self, rate: float, now: float) -> None:
-        self.rate = rate
-        self._tokens = float(rate)
-        self._at = now
-
-    def take(self, count: float, now: float) -> float:
-        """Take tokens, also those to come; give the seconds to wait before the next are taken."""
-        self._tokens = min(self.rate, self._tokens + (now - self._at) * self.rate) - count
-        self._at = now
-        return max(0.0, -self._tokens / self.rate)
+_JOINED_BYTES = 64 * 1024
+"""Pieces that are no more than this together are copied into one: a write costs more."""
 
 
 @dataclass(slots=True)
@@ -65,15 +48,17 @@ class _Metrics:
     slowed: Counter = field(init=False)
 
     def __post_init__(self) -> None:
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(f"{self.prefix}_{name}", text, labels, registry=self.registry)
-
-        self.open = Gauge(f"{self.prefix}_connections", "Open now.", registry=self.registry)
-        self.accepted = counter("connections_opened", "Connections that were let in.")
-        self.refused = counter("connections_refused", "Connections that were not.", "reason")
-        self.received = counter("received_bytes", "Bytes that peers sent.")
-        self.sent = counter("sent_bytes", "Bytes that were sent to peers.")
-        self.slowed = counter("slowed_reads", "How often a peer was over its quota.")
+        made: dict[str, Any] = {}
+        for info in CONNECTION_METRICS:
+            kind = Counter if info.kind == "counter" else Gauge
+            name = f"{self.prefix}_{info.name}"
+            made[info.name] = kind(name, info.help, info.labels, registry=self.registry)
+        self.open = made["connections"]
+        self.accepted = made["connections_opened"]
+        self.refused = made["connections_refused"]
+        self.received = made["received_bytes"]
+        self.sent = made["sent_bytes"]
+        self.slowed = made["slowed_reads"]
 
 
 class Hub:
@@ -247,6 +232,31 @@ class Peer(asyncio.Protocol):
         self.hub.metrics.sent.inc(len(data))
         if self._tap is not None:
             self._tap.sent(data)
+
+    def write_parts(self, parts: list[bytes]) -> None:
+        """Send several pieces; large ones are not copied together."""
+        size = sum(map(len, parts))
+        if len(parts) == 1 or size <= _JOINED_BYTES:
+            self.write(parts[0] if len(parts) == 1 else b"".join(parts))
+            return
+        if not self.is_open:
+            return
+        assert self.transport is not None
+        self.transport.writelines(parts)
+        self.hub.metrics.sent.inc(size)
+        if self._tap is not None:
+            for part in parts:
+                self._tap.sent(part)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether nothing holds its reading."""
+        return not self._unread
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that were written and wait in the socket's buffer."""
+        return self.transport.get_write_buffer_size() if self.transport is not None else 0
 
     def close(self) -> None:
         """Send what was written, then close."""

@@ -8,10 +8,11 @@ ends it at once.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry
@@ -19,6 +20,7 @@ from starlette.routing import BaseRoute
 
 from wireloom.errors import WireloomError
 from wireloom.services._shell.logs import get_log, set_up_logs
+from wireloom.services._shell.loops import new_loop
 from wireloom.services._shell.sections import ProgramSettings
 from wireloom.services._shell.side import SidePort
 from wireloom.services._shell.tasks import Tasks
@@ -26,6 +28,11 @@ from wireloom.services._shell.tasks import Tasks
 __all__ = ["Service", "new_loop", "run_program", "run_service"]
 
 log = get_log("program")
+
+_GC = (25_000, 20, 100)
+"""A service makes many objects that soon go by themselves; cycles are few."""
+_SWITCH_S = 0.001
+"""How long a thread that works on a database may keep the event loop waiting."""
 
 
 class Service(Protocol):
@@ -53,7 +60,7 @@ class Service(Protocol):
         """End everything; a second time: no effect."""
         ...
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> dict[str, Any] | Awaitable[dict[str, Any]]:
         """What it does right now, for people: counts and states, no payloads."""
         ...
 
@@ -113,14 +120,13 @@ async def run_service(
         raise failures[0]
 
 
-def new_loop() -> asyncio.AbstractEventLoop:
-    """Uvloop's event loop where that is installed, else the standard library's."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return loop
+def _tune() -> None:
+    """Fewer and shorter pauses than the interpreter makes by default."""
+    # What was imported stays: the collector need not look at it again and again.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GC)
+    sys.setswitchinterval(_SWITCH_S)
 
 
 def run_program(
@@ -141,6 +147,7 @@ def run_program(
         OSError: an address cannot be listened on.
     """
     set_up_logs(settings.log_level, settings.log_style)
+    _tune()
 
     def ready(said: dict[str, Any]) -> None:
         sys.stdout.write(json.dumps({"event": "ready", **said}) + "\n")

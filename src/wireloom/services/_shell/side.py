@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any
 
 import uvicorn
@@ -93,7 +93,7 @@ class SidePort(HttpPort):
     def __init__(
         self,
         registry: CollectorRegistry,
-        status: Callable[[], dict[str, Any]],
+        status: Callable[[], dict[str, Any] | Awaitable[dict[str, Any]]],
         is_ready: Callable[[], bool],
         routes: Sequence[BaseRoute] = (),
     ) -> None:
@@ -109,7 +109,8 @@ class SidePort(HttpPort):
             return JSONResponse({"status": "not ready"}, status_code=503)
 
         async def show_status(_: Request) -> Response:
-            return JSONResponse(status())
+            found = status()
+            return JSONResponse(found if isinstance(found, dict) else await found)
 
         app = Starlette(
             routes=[

@@ -1,0 +1,181 @@
+"""What a client's session tells its owner: answers, sockets and the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wireloom.formats.nrep.extensions import Feature, Reason
+
+__all__ = [
+    "AppsListed",
+    "Connected",
+    "DataReceived",
+    "Disconnected",
+    "Event",
+    "GoingAway",
+    "InstanceChanged",
+    "InstancesFound",
+    "OpenFailed",
+    "PongReceived",
+    "PublishAnswered",
+    "RequestTimedOut",
+    "SocketEnded",
+    "SocketFreed",
+    "SocketHalfEnded",
+    "SocketOffered",
+    "SocketOpened",
+    "Unpublished",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """The entry point has said Hello; `features` are those that both sides have."""
+
+    features: Feature
+
+
+@dataclass(frozen=True, slots=True)
+class PublishAnswered:
+    """The answer to `publish`; without an instance id it was refused."""
+
+    nonce: int
+    instance_id: bytes | None
+    reason: Reason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InstancesFound:
+    """The answer to `find`."""
+
+    nonce: int
+    instance_ids: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SocketOpened:
+    """The answer to `open`: data may flow."""
+
+    nonce: int
+    socket_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFailed:
+    """The answer to `open`: there will be no socket. The reason is known if it was negotiated."""
+
+    nonce: int
+    reason: Reason | None
+
+
+@dataclass(frozen=True, slots=True)
+class SocketOffered:
+    """Somebody wants to connect to an instance: `accept` or `refuse`."""
+
+    socket_id: bytes
+    instance_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DataReceived:
+    """Bytes of a socket."""
+
+    socket_id: bytes
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SocketEnded:
+    """The other side closed a socket; all of its data was given before."""
+
+    socket_id: bytes
+    reason: Reason | None
+
+
+@dataclass(frozen=True, slots=True)
+class SocketHalfEnded:
+    """The other side sends no more on a socket; it still reads."""
+
+    socket_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SocketFreed:
+    """All that waited for the far end's grant has been sent."""
+
+    socket_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Unpublished:
+    """The answer to `unpublish`; false if the instance was not one's own."""
+
+    nonce: int
+    is_done: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceChanged:
+    """An instance of a watched app is there, or gone."""
+
+    app_id: bytes
+    instance_id: bytes
+    is_there: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AppsListed:
+    """The answer to `list_apps`: some of them from the one that was asked for on."""
+
+    nonce: int
+    total: int
+    apps: tuple[tuple[str, int], ...]
+    """Descriptions, and how many instances each has."""
+
+
+@dataclass(frozen=True, slots=True)
+class PongReceived:
+    """The answer to `ping`."""
+
+    nonce: int
+
+
+@dataclass(frozen=True, slots=True)
+class GoingAway:
+    """The entry point takes nothing new, and will end when what is open has."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTimedOut:
+    """No answer to a request other than `open`."""
+
+    nonce: int
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """The connection is over, and all sockets with it."""
+
+    why: str
+
+
+Event = (
+    Connected
+    | PublishAnswered
+    | InstancesFound
+    | SocketOpened
+    | OpenFailed
+    | SocketOffered
+    | DataReceived
+    | SocketEnded
+    | SocketHalfEnded
+    | SocketFreed
+    | Unpublished
+    | InstanceChanged
+    | AppsListed
+    | PongReceived
+    | GoingAway
+    | RequestTimedOut
+    | Disconnected
+)
+"""One of them."""
