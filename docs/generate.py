@@ -158,7 +158,7 @@ def nais_settings_page() -> str:
         (
             f"`{nais_metrics.PREFIX}{info.name}{'_total' if info.kind == 'counter' else ''}`",
             info.kind,
-            ", ".join(f"`{label}`" for label in ("line", info.label) if label),
+            ", ".join(f"`{label}`" for label in info.labels),
             info.help,
         )
         for info in nais_metrics.METRICS
@@ -178,9 +178,9 @@ def nais_settings_page() -> str:
             settings_table(DirectionSettings, has_flags=False),
             "## Metrics of every line",
             table(("metric", "kind", "labels", "what it is"), metrics),
-            "Besides these there are `wireloom_nais_connections`, `…_connections_opened_total`,"
-            " `…_connections_refused_total`, `…_received_bytes_total`, `…_sent_bytes_total` and"
-            " `…_slowed_reads_total` of the whole junction.",
+            "Besides these there are those of the connections of every service: "
+            + ", ".join(f"`wireloom_nais_{info.name}`" for info in CONNECTION_METRICS)
+            + ".",
             "## Why records are dropped",
             table(("`reason`", "what it counts"), reasons),
             "## Simulated board",

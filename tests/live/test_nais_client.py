@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
+import shutil
 import threading
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -149,7 +152,8 @@ def test_without_reconnection_the_end_is_the_end() -> None:
             async with Client(url, reconnects=False) as client:
                 await until(lambda: len(junction.sessions) == 1)
                 next(iter(junction.sessions.values())).close()
-                await until(lambda: not client.is_connected)
+                with pytest.raises(ConnectionClosed):
+                    await client.leds(1, 1)
                 with pytest.raises(ConnectionClosed):
                     await client.send_text("x")
             with pytest.raises(StateError):
@@ -342,3 +346,40 @@ def test_a_frame_that_is_no_message_is_counted_and_no_more() -> None:
             await until(lambda: two.problems == 1)
 
     asyncio.run(main())
+
+
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+def test_a_browser_shows_the_page(tmp_path: Path) -> None:
+    assert CHROMIUM is not None
+    browser = [
+        CHROMIUM,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--virtual-time-budget=3000",
+    ]
+    picture = tmp_path / "page.png"
+
+    async def run(*arguments: str) -> str:
+        process = await asyncio.create_subprocess_exec(
+            *browser, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+        )
+        out, _ = await process.communicate()
+        return out.decode()
+
+    async def main() -> None:
+        async with board_at(listen=LOCAL, page=LOCAL) as (board, said):
+            board.leds.lit = 5
+            board.note("<i>shown as text</i>")
+            shown = await run("--dump-dom", said["page"])
+            assert re.search('id="green" aria-pressed="true"', shown)
+            assert "&lt;i&gt;shown as text" in shown
+            await run(f"--screenshot={picture}", said["page"])
+
+    asyncio.run(main())
+    assert picture.read_bytes().startswith(b"\x89PNG")

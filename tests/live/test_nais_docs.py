@@ -28,6 +28,7 @@ def block(language: str) -> str:
     return found[1]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl on this machine")
 def test_the_ten_commands_work(tmp_path: Path) -> None:
     text = block("sh")

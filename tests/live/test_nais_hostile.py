@@ -26,7 +26,7 @@ async def _garbage(junction: Junction, bad: asyncio.StreamWriter) -> None:
 
 
 async def _false_starts(junction: Junction, bad: asyncio.StreamWriter) -> None:
-    bad.write(b"\x1e" * (1 << 19))
+    bad.write(b"\x1e" * (1 << 16))
     await bad.drain()
 
 

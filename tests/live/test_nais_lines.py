@@ -24,11 +24,13 @@ from oracles.naislive import (
 )
 from oracles.naisroutes import Kind, play
 
+from wireloom.captures import Capture, StreamData
 from wireloom.errors import OptionError, SourceError
 from wireloom.formats import nais
 from wireloom.services._shell.program import run_service
+from wireloom.services._shell.sections import TapSettings
 from wireloom.services._shell.tls import client_context
-from wireloom.services.nais import Client
+from wireloom.services.nais import Client, JunctionSettings
 from wireloom.services.nais.simulator import Board, BoardSettings
 
 A, B = "a=tcp://127.0.0.1:0", "b=tcp://127.0.0.1:0"
@@ -292,6 +294,81 @@ def test_a_trunk_over_tcp_comes_back_after_it_was_cut() -> None:
                 assert next(each for each in far.router.sessions() if each.via).id == got[2]
                 for each in (writer, other):
                     each.close()
+
+    asyncio.run(main())
+
+
+# -- the tap
+
+
+def test_the_tap_tells_serial_lines_and_brokers_apart(broker: Mosquitto, tmp_path: Path) -> None:
+    async def main() -> None:
+        one, two = Pty(), Pty()
+        settings = JunctionSettings(
+            line=(
+                f"a=serial://{one.device}",
+                f"b=serial://{two.device}",
+                f"c=mqtt://localhost:{broker.port}/t",
+            ),
+            route=("a-b", "a-c"),
+            tap=TapSettings(tmp_path / "tap"),
+        )
+        async with serving(settings) as junction:
+            await until(lambda: len(junction.sessions) == 3)
+            os.write(one.end, frame())
+            await two.read(len(frame()))
+            os.write(two.end, frame(11))
+            await one.read(len(frame()))
+            await until(lambda: junction.lines["c"].sent_bytes > 0)
+        for each in (one, two):
+            each.close()
+
+    asyncio.run(main())
+    streams: dict[object, bytes] = {}
+    for event in Capture(sorted((tmp_path / "tap").iterdir())):
+        if isinstance(event, StreamData):
+            streams[event.stream] = streams.get(event.stream, b"") + event.data
+    assert sorted(len(data) // len(frame()) for data in streams.values()) == [1, 1, 1, 1, 1]
+
+
+# -- reload
+
+
+def test_a_reload_renews_tokens_and_certificates_and_waits_for_a_port(tmp_path: Path) -> None:
+    cert, key = certificate(tmp_path)
+    token = tmp_path / "token"
+    token.write_text("old")
+
+    def settings(*more: str) -> JunctionSettings:
+        served = f"tls-cert={cert}&tls-key={key}&token-file={token}"
+        return junction_of(f"a=tcp://127.0.0.1:0?{served}", B, *more, routes=("a-b",))
+
+    async def main() -> None:
+        async with serving(settings()) as junction:
+            url = f"tls://{junction.addresses['a']}"
+            stays = Client(url, tls=client_context(cert), token="old", reconnects=False)
+            await stays.connect()
+            await until(lambda: len(junction.sessions) == 1)
+            token.write_text("new")
+            certificate(tmp_path)
+            taken = await asyncio.start_server(lambda r, w: w.close(), "127.0.0.1", 0)
+            port = taken.sockets[0].getsockname()[1]
+            await junction.reload(settings(f"c=tcp://127.0.0.1:{port}?retry-s=0.05"))
+            assert junction.lines["c"].state == "down"
+            assert stays.is_connected
+            async with Client(url, tls=client_context(cert), token="new"):
+                await until(lambda: len(junction.sessions) == 2)
+            taken.close()
+            await taken.wait_closed()
+            await until(lambda: junction.lines["c"].state == "listening")
+            with pytest.raises(OptionError):
+                await junction.reload(junction_of(A, B, routes=("a-x",)))
+            assert set(junction.lines) == {"a", "b", "c"}
+            await junction.reload(junction_of(B, routes=()))
+            assert set(junction.lines) == {"b"}
+            assert not junction.sessions
+            await until(lambda: not stays.is_connected)
+            await stays.close()
 
     asyncio.run(main())
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import signal
+import socket
 import threading
+import tty
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -123,6 +126,31 @@ def test_what_waits_is_sent_before_the_junction_ends() -> None:
         assert asyncio.run(main(program)) == 300
 
 
+def test_a_serial_line_of_the_program_carries_frames() -> None:
+    end, slave = os.openpty()
+    tty.setraw(slave)
+    try:
+        with Program(
+            *("serve", "nais", "--line", f"usb=serial://{os.ttyname(slave)}?board"),
+            *("--line", "app=tcp://127.0.0.1:0", "--route", "usb-app"),
+        ) as program:
+            host, _, port = program.said["lines"]["app"].rpartition(":")
+            with socket.create_connection((host, int(port))) as app:
+                app.settimeout(10)
+                app.sendall(frame())
+                got = os.read(end, 100)
+                assert got[3:] == frame()[3:]
+                os.write(end, b"boot\n" + frame(3, dline=got[2]))
+                answer = b""
+                while len(answer) < 5 + len(frame()):
+                    answer += app.recv(100)
+                assert answer[:5] == b"boot\n"
+            assert program.stop()[0] == 0
+    finally:
+        for fd in (end, slave):
+            os.close(fd)
+
+
 @contextlib.asynccontextmanager
 async def asking(url: str) -> AsyncIterator[tuple[Client, list[int]]]:
     """A client that switches LEDs all the time: what was answered so far."""
@@ -173,6 +201,8 @@ def test_clients_and_boards_come_back_when_the_junction_is_killed() -> None:
         asyncio.run(main(board, lambda: stack.enter_context(Program(*arguments))))
 
 
+# The other end of the same story as above, and the soak kills boards all the time.
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_clients_go_on_when_the_board_is_killed_and_another_comes() -> None:
     arguments = ("--line", "board=tcp://127.0.0.1:0?board", "--line", "app=tcp://127.0.0.1:0")

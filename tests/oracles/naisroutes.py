@@ -16,7 +16,7 @@ from wireloom.formats.nais import StreamDecoder
 from wireloom.services.nais import Junction
 
 Kind = Literal["tcp", "ws", "mqtt"]
-SETTLE_S = 0.05
+SETTLE_S = 0.02
 """How long to look for what should not come."""
 
 

@@ -14,7 +14,7 @@ from wireloom.services.nais.client import Answer, Client, Subscription
 
 __all__ = ["SyncClient"]
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class SyncClient:
@@ -63,7 +63,7 @@ class SyncClient:
         self._loop.close()
         self._client = None
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+    def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
         if self._loop is None:
             raise StateError("use it in a with statement")
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -85,7 +85,8 @@ class SyncClient:
         """See `Client.request`.
 
         Raises:
-            WireloomError: it failed.
+            EncodeError: the message does not fit its schema or the line.
+            ConnectionClosed: the connection is lost for good.
             TimeoutError: no answer came.
         """
         return self._run(self._inner.request(type, message, **options))
@@ -94,7 +95,8 @@ class SyncClient:
         """See `Client.profile`.
 
         Raises:
-            WireloomError: it failed.
+            EncodeError: the message does not fit its schema or the line.
+            ConnectionClosed: the connection is lost for good.
             TimeoutError: no answer came.
         """
         return self._run(self._inner.profile(uid, pwd, board=board))
@@ -103,7 +105,8 @@ class SyncClient:
         """See `Client.config`.
 
         Raises:
-            WireloomError: it failed.
+            EncodeError: the message does not fit its schema or the line.
+            ConnectionClosed: the connection is lost for good.
             TimeoutError: no answer came.
         """
         return self._run(self._inner.config(config, board=board))
@@ -112,7 +115,8 @@ class SyncClient:
         """See `Client.get_config`.
 
         Raises:
-            WireloomError: it failed.
+            EncodeError: the message does not fit its schema or the line.
+            ConnectionClosed: the connection is lost for good.
             TimeoutError: no answer came.
         """
         return self._run(self._inner.get_config(board=board))
@@ -121,7 +125,8 @@ class SyncClient:
         """See `Client.secret`.
 
         Raises:
-            WireloomError: it failed.
+            EncodeError: the message does not fit its schema or the line.
+            ConnectionClosed: the connection is lost for good.
             TimeoutError: no answer came.
         """
         return self._run(self._inner.secret(key, board=board, expects_answer=expects_answer))
@@ -139,7 +144,8 @@ class SyncClient:
         """See `Client.command`.
 
         Raises:
-            WireloomError: it failed.
+            EncodeError: the message does not fit its schema or the line.
+            ConnectionClosed: the connection is lost for good.
             TimeoutError: no answer came.
         """
         return self._run(
@@ -157,7 +163,8 @@ class SyncClient:
         """See `Client.leds`.
 
         Raises:
-            WireloomError: it failed.
+            EncodeError: the message does not fit its schema or the line.
+            ConnectionClosed: the connection is lost for good.
             TimeoutError: no answer came.
         """
         return self._run(self._inner.leds(mask, values, board=board))
@@ -166,7 +173,8 @@ class SyncClient:
         """See `Client.send_packet`.
 
         Raises:
-            WireloomError: it failed.
+            EncodeError: the message does not fit its schema or the line.
+            ConnectionClosed: the connection is lost for good.
             TimeoutError: there is no connection.
         """
         self._run(self._inner.send_packet(packet))
@@ -175,7 +183,8 @@ class SyncClient:
         """See `Client.send_text`.
 
         Raises:
-            WireloomError: it failed.
+            EncodeError: the message does not fit its schema or the line.
+            ConnectionClosed: the connection is lost for good.
             TimeoutError: there is no connection.
         """
         self._run(self._inner.send_text(text))
@@ -191,8 +200,8 @@ class SyncClient:
     async def _subscribed(self, subscribe: Any, *ids: int) -> Any:
         return subscribe(*ids)
 
-    def _each(self, subscription: Subscription[T], timeout_s: float | None) -> Iterator[T]:
-        async def following() -> T:
+    def _each(self, subscription: Subscription[_T], timeout_s: float | None) -> Iterator[_T]:
+        async def following() -> _T:
             async with asyncio.timeout(timeout_s):
                 return await anext(subscription)
 

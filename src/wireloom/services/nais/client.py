@@ -54,7 +54,7 @@ __all__ = ["Answer", "Client", "Subscription"]
 
 log = get_log("nais.client")
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 SCHEMES = ("tcp", "tls", "ws", "wss", "serial", "mqtt", "mqtts")
 _TLS_SCHEMES = ("tls", "wss", "mqtts")
 RETRY_S = 0.2
@@ -81,20 +81,20 @@ class Answer:
         return self.status >= 0
 
 
-class Subscription(Generic[T]):
+class Subscription(Generic[_T]):
     """Things that happen, as they come; iterate over it, and close it."""
 
-    def __init__(self, owner: set[Subscription[T]], ids: frozenset[int] = frozenset()) -> None:
+    def __init__(self, owner: set[Subscription[_T]], ids: frozenset[int] = frozenset()) -> None:
         self._owner = owner
         self._ids = ids
-        self._waiting: deque[T] = deque()
+        self._waiting: deque[_T] = deque()
         self._wake = asyncio.Event()
         self._is_closed = False
         self.dropped = 0
         """How many had to go because nobody took them."""
         owner.add(self)
 
-    def put(self, item: T, id: int | None = None) -> None:
+    def put(self, item: _T, id: int | None = None) -> None:
         """Hand one over."""
         if self._ids and id not in self._ids:
             return
@@ -119,7 +119,7 @@ class Subscription(Generic[T]):
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> T:
+    async def __anext__(self) -> _T:
         while not self._waiting:
             if self._is_closed:
                 raise StopAsyncIteration
@@ -179,6 +179,8 @@ class Client:
         self._sending = asyncio.Lock()
         self._tasks = Tasks()
         self._is_closed = False
+        self._is_over = False
+        """Whether there will be no further connection."""
         self._events: set[Subscription[EventReceived]] = set()
         self._texts: set[Subscription[str]] = set()
         self._packets: set[Subscription[NaisPacket]] = set()
@@ -197,7 +199,7 @@ class Client:
             ConnectionClosed: who is there does not want us.
             StateError: it was closed, or is connected.
         """
-        if self._is_closed or len(self._tasks):
+        if self._is_closed or self._is_over or len(self._tasks):
             raise StateError("a client is used once")
         link = await open_link(self.url, self._options)
         self._tasks.start(self._run(link), "client")
@@ -272,7 +274,13 @@ class Client:
                 retries=left,
             )
             if not expects_answer:
-                await self._flush()
+                try:
+                    await self._flush()
+                except ConnectionClosed:
+                    if loop.time() >= until:
+                        raise
+                    await asyncio.sleep(RETRY_S)  # for the next connection
+                    continue
                 return None
             future = self._futures[number] = loop.create_future()
             self._timed.set()
@@ -300,7 +308,7 @@ class Client:
     async def _session_by(self, until: float) -> ClientSession:
         """The session of the connection there is, or will be until then."""
         while self._session is None:
-            if self._is_closed or not len(self._tasks):
+            if self._is_closed or self._is_over:
                 raise ConnectionClosed(f"{self.url}: the connection is lost")
             try:
                 async with asyncio.timeout_at(until):
@@ -314,7 +322,8 @@ class Client:
         """Tell a board the name and password of a WLAN.
 
         Raises:
-            WireloomError: see `request`.
+            EncodeError: the message does not fit its schema or the line.
+            ConnectionClosed: the connection is lost for good.
             TimeoutError: no answer came.
         """
         return await self._ask(NaisType.PROFILE, {"uid": uid, "pwd": pwd}, board=board)
@@ -323,7 +332,8 @@ class Client:
         """Tell a board where to report to.
 
         Raises:
-            WireloomError: see `request`.
+            EncodeError: the message does not fit its schema or the line.
+            ConnectionClosed: the connection is lost for good.
             TimeoutError: no answer came.
         """
         return await self._ask(NaisType.CONFIG, config, board=board)
@@ -332,7 +342,8 @@ class Client:
         """Ask a board for its Config.
 
         Raises:
-            WireloomError: see `request`.
+            EncodeError: the message does not fit its schema or the line.
+            ConnectionClosed: the connection is lost for good.
             TimeoutError: no answer came.
         """
         message = {"id": int(CommandId.GET_CONFIG)}
@@ -344,7 +355,8 @@ class Client:
         """Set the password of a board's access point; known boards restart without an answer.
 
         Raises:
-            WireloomError: see `request`.
+            EncodeError: the message does not fit its schema or the line.
+            ConnectionClosed: the connection is lost for good.
             TimeoutError: no answer came.
         """
         return await self.request(
@@ -364,7 +376,8 @@ class Client:
         """Have a board do something: a built-in command, or a custom one by its `type`.
 
         Raises:
-            WireloomError: see `request`.
+            EncodeError: the message does not fit its schema or the line.
+            ConnectionClosed: the connection is lost for good.
             TimeoutError: no answer came.
         """
         message = {"id": int(id), "svals": list(svals), "ivals": list(ivals)}
@@ -374,7 +387,8 @@ class Client:
         """Switch LEDs of the demonstration (red 1, yellow 2, green 4): what is lit then.
 
         Raises:
-            WireloomError: see `request`.
+            EncodeError: the message does not fit its schema or the line.
+            ConnectionClosed: the connection is lost for good.
             TimeoutError: no answer came.
         """
         ivals = {"ivals": [mask, values]} if mask else {}
@@ -394,7 +408,7 @@ class Client:
         Raises:
             EncodeError: the far end cannot take it.
             TimeoutError: there is no connection.
-            ConnectionClosed: there will be none.
+            ConnectionClosed: it is lost; the packet may have arrived or not.
         """
         (await self._soon()).send_packet(packet)
         await self._flush()
@@ -405,7 +419,7 @@ class Client:
         Raises:
             EncodeError: it holds the byte that starts a frame.
             TimeoutError: there is no connection.
-            ConnectionClosed: there will be none.
+            ConnectionClosed: it is lost; the text may have arrived or not.
         """
         (await self._soon()).send_text(text)
         await self._flush()
@@ -430,6 +444,13 @@ class Client:
     # -- the connection
 
     async def _run(self, link: Link) -> None:
+        try:
+            await self._keep_connected(link)
+        finally:
+            self._is_over = True
+            self._changed.set()
+
+    async def _keep_connected(self, link: Link) -> None:
         delay = RETRY_S
         while True:
             try:
@@ -438,7 +459,6 @@ class Client:
                 self._up.clear()
                 await link.close()
             if not self._reconnects:
-                self._changed.set()
                 return
             while True:
                 await asyncio.sleep(delay * random.uniform(0.8, 1.2))

@@ -27,12 +27,11 @@ class LineCollector(Collector):
         """All metrics of all lines."""
         values = {name: self._values(name) for name in self._junction.lines}
         for info in METRICS:
-            labels = ["line", info.label] if info.label else ["line"]
             make = CounterMetricFamily if info.kind == "counter" else GaugeMetricFamily
-            family = make(PREFIX + info.name, info.help, labels=labels)
+            family = make(PREFIX + info.name, info.help, labels=info.labels)
             for line, found in values.items():
                 for label, value in found[info.name].items():
-                    family.add_metric([line, label] if info.label else [line], value)
+                    family.add_metric([line, label] if len(info.labels) > 1 else [line], value)
             yield family
 
     def _values(self, name: str) -> dict[str, dict[str, float]]:

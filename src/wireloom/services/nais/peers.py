@@ -12,6 +12,7 @@ from wireloom.services._shell.addresses import Address
 from wireloom.services._shell.connections import Peer, TokenBucket
 from wireloom.services._shell.logs import get_log
 from wireloom.services.nais.links import TOKEN_WORD, Link
+from wireloom.services.nais.urls import is_number
 
 if TYPE_CHECKING:
     from wireloom.services.nais.junction import Junction
@@ -26,6 +27,8 @@ WRITE_BYTES = 1 << 16
 TOKEN_S = 5.0
 """Seconds within which a TCP peer must have said its token."""
 _MAX_TOKEN_LINE = 1024
+_TAP_PORTS = 40_000
+"""Ports made up for what has none begin here."""
 _SLICE_BYTES = 1 << 11
 """Bytes routed before one looks at the clock: 2,048 records at worst."""
 _TURN_S = 0.02
@@ -223,11 +226,12 @@ class LinkPeer(Peer):
         self.session = self._junction.enter(self._line, self)
         hub.add(self)
         self._line.peers.add(self)
-        if hub.tap is not None:
-            self._tap = hub.tap.connect_peer(self.remote, self.local, self._incoming)
-        if hub.limits.max_bytes_per_s:
-            self._bucket = TokenBucket(hub.limits.max_bytes_per_s, time.monotonic())
         try:
+            if hub.tap is not None:
+                remote, local = self._tapped()
+                self._tap = hub.tap.connect_peer(remote, local, self._incoming)
+            if hub.limits.max_bytes_per_s:
+                self._bucket = TokenBucket(hub.limits.max_bytes_per_s, time.monotonic())
             tasks = [
                 asyncio.get_running_loop().create_task(work, name=name)
                 for work, name in (
@@ -256,6 +260,16 @@ class LinkPeer(Peer):
             await self._link.close()
             if not self.gone.done():
                 self.gone.set_result(None)
+
+    def _tapped(self) -> tuple[Address, Address]:
+        """Ends for the tap: numbers, and no two sessions of serial lines or brokers the same."""
+        ends = [
+            end if is_number(end.host) else Address("127.0.0.1", end.port)
+            for end in (self.remote, self.local)
+        ]
+        if not ends[1].port:
+            ends[1] = Address(ends[1].host, _TAP_PORTS + self.session)
+        return ends[0], ends[1]
 
     async def _read(self) -> None:
         while data := await self._link.receive():

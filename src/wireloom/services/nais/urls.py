@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any, TypeVar, get_origin, get_type_hints
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
@@ -12,7 +13,7 @@ from wireloom.errors import OptionError
 from wireloom.services._shell.addresses import Address
 from wireloom.services._shell.settings import build, parse_value
 
-__all__ = ["Url", "settings_of_query"]
+__all__ = ["Url", "is_number", "settings_of_query"]
 
 T = TypeVar("T")
 MQTT_PORT = 1883
@@ -82,6 +83,15 @@ class Url:
         if self.address is None:
             return f"{self.scheme}://{self.path}"
         return f"{self.scheme}://{self.address}" + (f"/{self.path}" if self.path else "")
+
+
+def is_number(host: str) -> bool:
+    """Whether a host is an IP address, and not a name."""
+    try:
+        ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
 
 
 def _shown(text: str) -> str:

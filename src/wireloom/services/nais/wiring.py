@@ -7,7 +7,6 @@ import logging
 import random
 from functools import partial
 from http import HTTPStatus
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -18,6 +17,7 @@ from wireloom.services._shell.logs import get_log
 from wireloom.services._shell.tasks import Tasks
 from wireloom.services.nais.links import LinkOptions, WsLink, open_link
 from wireloom.services.nais.peers import LinkPeer, TcpPeer, is_token
+from wireloom.services.nais.urls import is_number
 
 if TYPE_CHECKING:
     from websockets.asyncio.server import Server, ServerConnection
@@ -190,7 +190,8 @@ class Line:
             return True
         here = urlsplit(f"//{request.headers.get('Host', '')}").hostname
         # A name could be anybody's who has it point here; a number cannot.
-        return urlsplit(origin).hostname == here and _is_own_name(here)
+        is_own = here == "localhost" or is_number(here or "")
+        return is_own and urlsplit(origin).hostname == here
 
     async def _ws_session(self, connection: ServerConnection) -> None:
         peer = LinkPeer(self._junction, self, WsLink(connection), True)
@@ -280,10 +281,3 @@ def _max_message(line: Line) -> int:
     """Bytes of the largest WebSocket message: a frame, or the JSON of one, with hex in it."""
     frame = line.options.rules.max_payload + 16
     return max(frame if line.settings.form == "frames" else 6 * frame, line.options.max_text)
-
-
-def _is_own_name(host: str | None) -> bool:
-    try:
-        return host == "localhost" or ip_address(host or "") is not None
-    except ValueError:
-        return False

@@ -6,7 +6,6 @@ import hmac
 from collections.abc import Awaitable, Callable
 from html import escape
 from importlib.resources import files
-from ipaddress import ip_address
 from string import Template
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -17,6 +16,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from wireloom.services.nais.transforms import LEDS
+from wireloom.services.nais.urls import is_number
 from wireloom.view import escape as printable
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def page_app(board: Board) -> Starlette:
 def _refusal(board: Board, request: Request) -> Response | None:
     """Why a request is not answered: a foreign name, no token, or a foreign page; None: it is."""
     host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
-    if not board.page_token and not _is_number(host) and host != "localhost":
+    if not board.page_token and not is_number(host) and host != "localhost":
         return JSONResponse({"error": "this page is at an address, not at a name"}, 421)
     if board.page_token:
         said = request.query_params.get("token")
@@ -133,11 +133,3 @@ def _refusal(board: Board, request: Request) -> Response | None:
 
 def _same(said: str, token: str) -> bool:
     return hmac.compare_digest(said.encode(), token.encode())
-
-
-def _is_number(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True

@@ -1,27 +1,22 @@
-"""A junction under faults for minutes: answers stay right, everybody comes back, memory is flat.
+"""A junction under faults for minutes: ``./run soak nais``.
 
 A junction and two simulated boards are processes of their own; one board is faulty, the other one
 is behind Mosquitto where that is installed. Clients switch LEDs all the time. Meanwhile boards and
 broker are killed and started again, peers send garbage or vanish, and the configuration is read
-again.
+again. Answers stay right, everybody comes back, and memory is flat.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import random
 import signal
-import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-
-if __package__ in (None, ""):
-    sys.path[0:1] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "tests")]
 
 from oracles.naislive import MOSQUITTO, Mosquitto, Program, dial, frame
 
@@ -140,9 +135,9 @@ def _broker(folder: Path) -> Iterator[Mosquitto | None]:
         broker.stop()
 
 
-async def _run(minutes: float, folder: Path) -> list[str]:
+async def _run(minutes: float, seed: int, folder: Path) -> list[str]:
     seen: Counter[str] = Counter()
-    chance = random.Random(1)
+    chance = random.Random(seed)
     config = folder / "junction.toml"
     with contextlib.ExitStack() as stack:
         broker = stack.enter_context(_broker(folder))
@@ -202,15 +197,12 @@ async def _run(minutes: float, folder: Path) -> list[str]:
     return wrong
 
 
-def soak(minutes: float) -> int:
-    """Run for so long; 0 when all was well."""
+def main(minutes: float, seed: int) -> None:
+    """Run it.
+
+    Raises:
+        AssertionError: something was not as it should be.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        wrong = asyncio.run(_run(minutes, Path(folder)))
-    for each in wrong:
-        print(f"wrong: {each}", file=sys.stderr)
-    return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    os.environ.pop("PYTHONASYNCIODEBUG", None)
-    sys.exit(soak(float(sys.argv[1]) if len(sys.argv) > 1 else 1.0))
+        wrong = asyncio.run(_run(minutes, seed, Path(folder)))
+    assert not wrong, "; ".join(wrong)
