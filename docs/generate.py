@@ -18,6 +18,10 @@ import click
 from wireloom import cli
 from wireloom.format import COMMON_OPTIONS, Format, Option
 from wireloom.formats import REGISTRY, get, names
+from wireloom.formats.nrep.extensions import REASONS, Reason
+from wireloom.services._shell.settings import options as declared_settings
+from wireloom.services.nrep.metrics import METRICS as NREP_METRICS
+from wireloom.services.nrep.settings import EntryPointSettings
 from wireloom.tables import docs_rows, table_names
 from wireloom.tables import table as base_table
 
@@ -32,6 +36,7 @@ def write_pages(folder: Path) -> None:
     (folder / "formats" / "index.md").write_text(formats_page(known), "utf-8")
     (folder / "cli.md").write_text(cli_page(), "utf-8")
     (folder / "tables.md").write_text(tables_page(), "utf-8")
+    (folder / "nrep-entry-point-reference.md").write_text(entry_point_page(), "utf-8")
 
 
 def formats_page(known: Iterable[Format]) -> str:
@@ -73,6 +78,46 @@ def options_table(options: Iterable[Option]) -> str:
         for o in options
     ]
     return table(("option", "default", "choices", "what it does"), rows)
+
+
+def entry_point_page() -> str:
+    settings = []
+    for option in declared_settings(EntryPointSettings):
+        is_shown = option.default not in (None, "", ())
+        default = f"`{str(option.default).replace('True', 'true').replace('False', 'false')}`"
+        settings.append(
+            (f"`{option.path}`", f"`{option.flag}`", default if is_shown else "", option.help)
+        )
+    metrics = [
+        (
+            f"`{metric.full_name}`",
+            "gauge" if metric.is_gauge else "counter",
+            ", ".join(f"`{label}`" for label in metric.labels),
+            metric.text,
+        )
+        for metric in NREP_METRICS
+    ]
+    reasons = [(int(each), f"`{each.name.lower()}`", REASONS[each]) for each in Reason]
+    return "\n\n".join(
+        [
+            "# NREP entry point: reference",
+            "Made from the declarations that {doc}`the program <nrep-entry-point>` itself uses.",
+            "## Settings",
+            "In a TOML file for `--config`, what stands before the dot is a table. What the command"
+            " line says goes before.",
+            table(("setting", "option", "default", "what it does"), settings),
+            "## Metrics",
+            table(("metric", "kind", "labels", "what it says"), metrics),
+            "Beside these there are those of every service: `wireloom_nrep_connections`,"
+            " `…_connections_opened_total`, `…_connections_refused_total`,"
+            " `…_received_bytes_total`, `…_sent_bytes_total` and `…_slowed_reads_total`.",
+            "## Reasons",
+            "Why a socket ended or something was refused: labels of metrics, codes of the client's"
+            " errors, and numbers on the wire between peers that negotiated them.",
+            table(("number", "name", "when"), reasons),
+            "",
+        ]
+    )
 
 
 def cli_page() -> str:
