@@ -22,8 +22,8 @@ NOT_BENCHMARKS = {"run", "cases"}
 
 
 def names() -> list[str]:
-    found = (path.stem for path in HERE.glob("*.py"))
-    return sorted(n for n in found if n not in NOT_BENCHMARKS and not n.startswith("soak"))
+    found = (path.stem for path in HERE.glob("*.py") if path.stem not in NOT_BENCHMARKS)
+    return sorted(name for name in found if not name.startswith("soak"))
 
 
 def main() -> int:

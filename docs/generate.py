@@ -7,10 +7,12 @@ appears here without any edit.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import shutil
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 
 import click
@@ -18,8 +20,13 @@ import click
 from wireloom import cli
 from wireloom.format import COMMON_OPTIONS, Format, Option
 from wireloom.formats import REGISTRY, get, names
+from wireloom.formats.nais.counters import DROPS, Counters
 from wireloom.formats.nrep.extensions import REASONS, Reason
-from wireloom.services._shell.settings import options as declared_settings
+from wireloom.services._shell.declared import CONNECTION_METRICS
+from wireloom.services._shell.settings import options as settings_of
+from wireloom.services.blaze.declared import METRICS, code_rows
+from wireloom.services.blaze.settings import BrokerSettings
+from wireloom.services.nais import metrics as nais_metrics
 from wireloom.services.nrep.metrics import METRICS as NREP_METRICS
 from wireloom.services.nrep.settings import EntryPointSettings
 from wireloom.tables import docs_rows, table_names
@@ -27,7 +34,7 @@ from wireloom.tables import table as base_table
 
 
 def write_pages(folder: Path) -> None:
-    """Write docs/cli.md, docs/tables.md and docs/formats/ anew."""
+    """Write docs/cli.md, docs/tables.md, docs/nais-settings.md and docs/formats/ anew."""
     shutil.rmtree(folder / "formats", ignore_errors=True)
     (folder / "formats").mkdir()
     known = [get(name) for name in names() if find_spec(REGISTRY[name])]
@@ -37,6 +44,8 @@ def write_pages(folder: Path) -> None:
     (folder / "cli.md").write_text(cli_page(), "utf-8")
     (folder / "tables.md").write_text(tables_page(), "utf-8")
     (folder / "nrep-entry-point-reference.md").write_text(entry_point_page(), "utf-8")
+    (folder / "blaze-broker-reference.md").write_text(broker_page(), "utf-8")
+    (folder / "nais-settings.md").write_text(nais_settings_page(), "utf-8")
 
 
 def formats_page(known: Iterable[Format]) -> str:
@@ -74,28 +83,49 @@ def format_page(format_: Format) -> str:
 
 def options_table(options: Iterable[Option]) -> str:
     rows = [
-        (f"`{o.name}`", f"`{o.default!r}`", ", ".join(f"`{c}`" for c in o.choices), o.doc)
+        (f"`{o.name}`", o.type, f"`{o.default!r}`", ", ".join(f"`{c}`" for c in o.choices), o.doc)
         for o in options
     ]
-    return table(("option", "default", "choices", "what it does"), rows)
+    return table(("option", "type", "default", "choices", "what it does"), rows)
+
+
+def broker_page() -> str:
+    metrics = [
+        (
+            f"`wireloom_blaze_{info.name}{'_total' if info.kind == 'counter' else ''}`",
+            info.kind,
+            ", ".join(f"`{label}`" for label in info.labels),
+            info.help,
+        )
+        for info in (*METRICS.values(), *CONNECTION_METRICS)
+    ]
+    codes = [(field, number, f"`{name}`", when) for field, number, name, when in code_rows()]
+    return "\n\n".join(
+        [
+            "# Blaze broker: reference",
+            "## Settings",
+            "In a TOML file for `--config`, what stands before the dot is a table. What the command"
+            " line says goes before.",
+            settings_table(BrokerSettings),
+            "## Metrics",
+            table(("metric", "kind", "labels", "what it says"), metrics),
+            "## Codes",
+            "What the broker says, and when.",
+            table(("field", "number", "name", "when"), codes),
+            "",
+        ]
+    )
 
 
 def entry_point_page() -> str:
-    settings = []
-    for option in declared_settings(EntryPointSettings):
-        is_shown = option.default not in (None, "", ())
-        default = f"`{str(option.default).replace('True', 'true').replace('False', 'false')}`"
-        settings.append(
-            (f"`{option.path}`", f"`{option.flag}`", default if is_shown else "", option.help)
-        )
     metrics = [
         (
-            f"`{metric.full_name}`",
-            "gauge" if metric.is_gauge else "counter",
-            ", ".join(f"`{label}`" for label in metric.labels),
-            metric.text,
+            f"`wireloom_nrep_{info.name}{'_total' if info.kind == 'counter' else ''}`",
+            info.kind,
+            ", ".join(f"`{label}`" for label in info.labels),
+            info.help,
         )
-        for metric in NREP_METRICS
+        for info in (*NREP_METRICS, *CONNECTION_METRICS)
     ]
     reasons = [(int(each), f"`{each.name.lower()}`", REASONS[each]) for each in Reason]
     return "\n\n".join(
@@ -105,12 +135,9 @@ def entry_point_page() -> str:
             "## Settings",
             "In a TOML file for `--config`, what stands before the dot is a table. What the command"
             " line says goes before.",
-            table(("setting", "option", "default", "what it does"), settings),
+            settings_table(EntryPointSettings),
             "## Metrics",
             table(("metric", "kind", "labels", "what it says"), metrics),
-            "Beside these there are those of every service: `wireloom_nrep_connections`,"
-            " `…_connections_opened_total`, `…_connections_refused_total`,"
-            " `…_received_bytes_total`, `…_sent_bytes_total` and `…_slowed_reads_total`.",
             "## Reasons",
             "Why a socket ended or something was refused: labels of metrics, codes of the client's"
             " errors, and numbers on the wire between peers that negotiated them.",
@@ -142,6 +169,71 @@ def tables_page() -> str:
         rows = [(f"`{c}`", f"`{arrow}`", spark, doc) for c, arrow, spark, doc in docs_rows(name)]
         parts += [f"## {name}", f"One row is {base_table(name).doc}.", table(heads, rows)]
     return "\n\n".join(parts) + "\n"
+
+
+def settings_table(cls: type, *, has_flags: bool = True) -> str:
+    """What a service can be told, from the declarations of its settings."""
+    rows = []
+    for option in settings_of(cls):
+        is_shown = not option.is_required and option.default not in (None, "", (), [], {})
+        default = f"`{str(option.default).replace('True', 'true').replace('False', 'false')}`"
+        flag = f"`{option.flag}`" if option.flag else ""
+        flags = [flag] if has_flags else []
+        rows.append((f"`{option.path}`", default if is_shown else "", *flags, option.help))
+    heads = ("setting", "default", *(["option"] if has_flags else []), "what it does")
+    return table(heads, rows)
+
+
+def nais_settings_page() -> str:
+    from wireloom.services.nais.settings import DirectionSettings, JunctionSettings, LineSettings
+    from wireloom.services.nais.simulator_settings import BoardSettings
+
+    metrics = [
+        (
+            f"`{nais_metrics.PREFIX}{info.name}{'_total' if info.kind == 'counter' else ''}`",
+            info.kind,
+            ", ".join(f"`{label}`" for label in ("line", info.label) if label),
+            info.help,
+        )
+        for info in nais_metrics.METRICS
+    ]
+    docs = field_docs(Counters)
+    reasons = [(f"`{reason}`", docs.get(reason, "")) for reason in DROPS]
+    return "\n\n".join(
+        [
+            "# Settings and metrics of a junction",
+            "Of {doc}`nais-junction`: made from the declarations that the program itself uses.",
+            "## Junction",
+            settings_table(JunctionSettings),
+            "## A line: `[lines.NAME]`",
+            "On the command line these follow the URL: `--line NAME=URL?board&max-age-s=5`.",
+            settings_table(LineSettings, has_flags=False),
+            "## A direction of a route: `[routes.forward]`, `[routes.backward]`",
+            settings_table(DirectionSettings, has_flags=False),
+            "## Metrics of every line",
+            table(("metric", "kind", "labels", "what it is"), metrics),
+            "Besides these there are `wireloom_nais_connections`, `…_connections_opened_total`,"
+            " `…_connections_refused_total`, `…_received_bytes_total`, `…_sent_bytes_total` and"
+            " `…_slowed_reads_total` of the whole junction.",
+            "## Why records are dropped",
+            table(("`reason`", "what it counts"), reasons),
+            "## Simulated board",
+            settings_table(BoardSettings),
+            "",
+        ]
+    )
+
+
+def field_docs(cls: type) -> dict[str, str]:
+    """The texts under the fields of a class."""
+    tree = ast.parse(inspect.getsource(cls)).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    found = {}
+    for field, below in pairwise(tree.body):
+        is_text = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and is_text:
+            found[field.target.id] = str(below.value.value)  # type: ignore[attr-defined]
+    return found
 
 
 def commands(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,8 @@ tables of messages must be those of the object path, for mutants as well (see `t
 kernel that has AddressSanitizer in it. Damaged captures become tables, with every byte accounted
 for and every whole frame found.
 
-``./run fuzz spark-crash`` does something else: it kills pipelines, see spark_crash.py.
+``./run fuzz spark-crash`` does something else: it kills pipelines, see spark_crash.py; so does
+``./run fuzz blaze-crash`` with brokers, see blaze_crash.py.
 
 A failure is written to ``fuzz/crashes/<format>/`` and printed as the command that shows it again.
 """
@@ -38,6 +39,10 @@ def main() -> int:
         from spark_crash import main as crash
 
         return crash(sys.argv[2:])
+    if sys.argv[1:2] == ["blaze-crash"]:
+        from blaze_crash import main as crash_brokers
+
+        return crash_brokers(sys.argv[2:])
     options = parse()
     if options.reproduce:
         return reproduce(Path(options.reproduce), options.format)

@@ -17,9 +17,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from wireloom import formats as _formats  # callable: wireloom.formats()
-from wireloom.errors import DecodeError, EncodeError, UnknownProtocolError, WireloomError
+from wireloom.codec import Codec
+from wireloom.detection import surest
+from wireloom.errors import EncodeError, UnknownProtocolError, WireloomError
 from wireloom.framing import Frame, Problem, Record, Text
-from wireloom.framing import scan as _scan
 from wireloom.messages import Json, Message
 from wireloom.outline import Node
 from wireloom.wire import DEFAULT_LIMITS, Buffer, as_bytes
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from wireloom.conversion import Loss, convert
     from wireloom.nesting import Nested, nested
+    from wireloom.tabulate.opening import open_capture
 
 __all__ = [
     "Frame",
@@ -48,18 +50,17 @@ __all__ = [
     "formats",
     "from_dict",
     "nested",
+    "open_capture",
     "outline",
     "scan",
 ]
-
-_SURE = 50
-"""Confidence below which a format is not taken; see `Format.detect`."""
 
 _LAZY = {
     "Loss": "wireloom.conversion",
     "Nested": "wireloom.nesting",
     "convert": "wireloom.conversion",
     "nested": "wireloom.nesting",
+    "open_capture": "wireloom.tabulate.opening",
 }
 
 
@@ -72,12 +73,8 @@ def __getattr__(name: str) -> Any:
 
 def detect(data: Buffer) -> str | None:
     """The format that `data` starts with, by magic and plausibility; None when not certain."""
-    raw = as_bytes(data)
-    scores = sorted(
-        ((_formats.get(name).detect(raw), name) for name in _formats.names()), reverse=True
-    )
-    (best, name), (second, _) = scores[0], scores[1]
-    return name if best >= _SURE and best > second else None
+    found = surest(as_bytes(data), map(_formats.get, _formats.names()))
+    return None if found is None else found.name
 
 
 def _resolve(data: bytes, format: str | None) -> str:
@@ -108,8 +105,7 @@ def decode(data: Buffer, format: str | None = None, **options: Any) -> Message:
     found = _formats.get(_resolve(raw, format))
     if not options:  # the usual case, and the quickest
         return found.decode(raw, limits=DEFAULT_LIMITS, strict=False)
-    limits, strict, own = found.check_options(options)
-    return found.decode(raw, limits=limits, strict=strict, **own)
+    return Codec(found, *found.check_options(options)).decode(raw)
 
 
 def decode_all(data: Buffer, format: str | None = None, **options: Any) -> list[Message]:
@@ -133,19 +129,7 @@ def decode_all(data: Buffer, format: str | None = None, **options: Any) -> list[
     raw = as_bytes(data)
     if not raw and format is None:
         return []
-    found = _formats.get(_resolve(raw, format))
-    limits, strict, own = found.check_options(options)
-    messages = []
-    for record in _scan(found.framer(limits=limits, strict=strict, **own), raw):
-        if isinstance(record, Problem):
-            raise DecodeError(record.reason, offset=record.at, path=record.path, code=record.code)
-        if isinstance(record, Frame):
-            try:
-                messages.append(found.decode(record.data, limits=limits, strict=strict, **own))
-            except DecodeError as error:
-                error.shifted(record.offset)
-                raise
-    return messages
+    return Codec.make(_resolve(raw, format), options).messages(raw)
 
 
 def encode(message: Message) -> bytes:
@@ -173,9 +157,7 @@ def scan(data: Buffer | Iterable[Buffer], format: str, **options: Any) -> Iterat
         OptionError: an option that this format does not have, or a bad value of one.
         SourceError: a model, dictionary or schema that an option names cannot be found or read.
     """
-    found = _formats.get(format)
-    limits, strict, own = found.check_options(options)
-    return _scan(found.framer(limits=limits, strict=strict, **own), data)
+    return Codec.make(format, options).scan(data)
 
 
 def outline(data: Buffer, format: str | None = None, **options: Any) -> Node:
@@ -187,9 +169,7 @@ def outline(data: Buffer, format: str | None = None, **options: Any) -> Node:
         SourceError: a model, dictionary or schema that an option names cannot be found or read.
     """
     raw = as_bytes(data)
-    found = _formats.get(_resolve(raw, format))
-    limits, strict, own = found.check_options(options)
-    return found.outline(raw, limits=limits, strict=strict, **own)
+    return Codec.make(_resolve(raw, format), options).outline(raw)
 
 
 def from_dict(d: Json) -> Message:

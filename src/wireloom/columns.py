@@ -8,17 +8,33 @@ faster or differently.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from wireloom.errors import DecodeError
+from wireloom.errors import DecodeError, OptionError
 from wireloom.layout import Bits, Flat, Packet
 from wireloom.messages import Message
 from wireloom.wire import Limits
 
-__all__ = ["Column", "Columns", "Enums", "ExtraReaders", "Shape", "declared_shapes", "numbers"]
+if TYPE_CHECKING:
+    from wireloom.arrow.bodies import Bodies
+
+__all__ = [
+    "Column",
+    "Columns",
+    "Enums",
+    "Exchange",
+    "ExtraReaders",
+    "Row",
+    "Shape",
+    "Table",
+    "declared_shapes",
+    "failure_row",
+    "key_row",
+    "numbers",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +43,49 @@ class Column:
 
     name: str
     type: str
-    """See `wireloom.tables.arrow_type`."""
+    """See `wireloom.arrow.types.arrow_type`."""
     doc: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table."""
+
+    name: str
+    doc: str
+    """What one row is."""
+    columns: tuple[Column, ...]
+
+    def __getitem__(self, name: str) -> Column:
+        """The column of that name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns, in order."""
+        return tuple(column.name for column in self.columns)
+
+    def select(self, wanted: Iterable[str] | None) -> Table:
+        """The same table with the wanted columns only, in the table's order; None wants all.
+
+        Raises:
+            OptionError: a column is not there.
+        """
+        if wanted is None:
+            return self
+        chosen = set(wanted)
+        if unknown := sorted(chosen - set(self.names)):
+            known = ", ".join(self.names)
+            raise OptionError(f"{self.name} has no column {unknown[0]!r}; it has {known}")
+        kept = tuple(column for column in self.columns if column.name in chosen)
+        return Table(self.name, self.doc, kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +105,74 @@ class Shape:
     """Names of the values of that field; `name` for those that are not here."""
 
 
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A type of packet that is answered by another, on the same connection."""
+
+    request: str
+    """Name of the type."""
+    answer: str
+    key: tuple[str, ...]
+    """The whole numbers in both that tell which request an answer is for."""
+
+
+Row = dict[str, Any]
+"""Values by column."""
+
 Enums = Mapping[str, type[IntEnum] | None]
 """Enums that replace declared ones, by field; None: the numbers have no names."""
 
 ExtraReaders = tuple[Callable[[memoryview, int, bytes], Any], Mapping[str, Callable[[Any], Any]]]
 """What reads a packet's payload (data, start of the frame, payload), and each column's value."""
+
+
+class Failure(Protocol):
+    """Why something could not be read: a `DecodeError`, or the `Problem` of a framer."""
+
+    @property
+    def code(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+
+
+def key_row(
+    source: str, stream: str, offset: int, length: int, ts_ns: int | None, path: str = ""
+) -> Row:
+    """The key columns of one frame, or of what lies in it at `path`."""
+    return {
+        "source": source,
+        "stream": stream,
+        "frame_offset": offset,
+        "frame_length": length,
+        "ts_ns": ts_ns,
+        "ts": None if ts_ns is None else ts_ns // 1000,
+        "path": path,
+    }
+
+
+def failure_row(
+    layer: str, format: str | None, failure: Failure, raw: bytes, at: int | None
+) -> Row:
+    """The columns of `errors` behind the key.
+
+    Args:
+        layer: where it was met.
+        format: of what could not be read.
+        failure: why.
+        raw: the bytes.
+        at: stream offset of the byte where reading failed; None inside a payload.
+    """
+    return {
+        "layer": layer,
+        "format": format,
+        "code": failure.code,
+        "reason": failure.reason,
+        "at": at,
+        "field": failure.path,
+        "raw": raw,
+    }
 
 
 def declared_shapes(packets: Sequence[type[Packet]]) -> list[Shape]:
@@ -80,7 +200,11 @@ class Columns:
     extra: tuple[Column, ...] = ()
     """Columns of its packet table that come from no part of its packets."""
     body: str = ""
-    """The one of these that is filled from a model of its bodies."""
+    """The one of these that `bodies` fills; empty if it has none."""
+    body_options: tuple[str, ...] = ()
+    """Those of its options that are for its bodies alone: its packets are read without them."""
+    exchanges: tuple[Exchange, ...] = ()
+    """What is answered: how long that takes is measured."""
     least_frame: int = 1
     """Bytes of its shortest frame."""
     max_header: int = 64
@@ -96,6 +220,10 @@ class Columns:
 
     def why(self, framer: Any, data: memoryview, kind: int, pos: int) -> DecodeError | None:
         """Why the kernel's scanner found no frame at `pos`; None: its frame rules say."""
+        return None
+
+    def is_line(self, kind: int) -> bool | None:
+        """Whether what the kernel's scanner marked is a whole line of text; None: it is no text."""
         return None
 
     def shapes(
@@ -124,4 +252,79 @@ class Columns:
 
     def extra_readers(self, options: Mapping[str, Any]) -> ExtraReaders | None:
         """What fills columns of `extra` from the payload; None: nothing does."""
+        return None
+
+    def bodies(
+        self,
+        options: Mapping[str, Any],
+        *,
+        table: Table,
+        limits: Limits,
+        strict: bool,
+        kernel: Any,
+    ) -> Bodies | None:
+        """What reads its packets' bodies; None: nothing does, with these options.
+
+        Args:
+            options: its own, with what they name loaded.
+            table: the table `fields`, with the columns that are wanted.
+            limits: as for the object path.
+            strict: as for the object path.
+            kernel: the kernel to use.
+        """
+        return None
+
+    def is_told(self, options: Mapping[str, Any]) -> bool:
+        """Whether packets before it, of either direction, may tell what a body is.
+
+        Then a raw capture is read in one piece, and both directions of a connection together.
+        """
+        return False
+
+    # --- messages: what is not said here serves any with `fields` (see `wireloom.rows`)
+
+    walker: int | None = None
+    """The number of its walker in the kernel; None: its messages go the object path."""
+    has_hints: bool = True
+    """Whether its fields often have decimals and hints; they get dense columns then."""
+
+    knows_fields: bool = False
+    """Whether something besides its messages tells the types of fields: a dictionary."""
+
+    def is_walked(self, options: Mapping[str, Any]) -> bool:
+        """Whether the walker reads messages with these options; else the object path does."""
+        return True
+
+    def prepare(self, walk: Any, options: Mapping[str, Any]) -> None:
+        """Give the walker what it must know of these options."""
+
+    def type_slots(self) -> Mapping[int, str]:
+        """Names of its field types by their numbers for the kernel's walkers."""
+        return {}
+
+    def wide_types(self, options: Mapping[str, Any]) -> Mapping[str, str]:
+        """The column types of fields by name, if `knows_fields`."""
+        return {}
+
+    def dialect_of(self, message: Message) -> str | None:
+        """The reading that fitted; None for formats with one."""
+        return None
+
+    def field_row(self, item: Any) -> Row | None:
+        """The value columns of a field, after `type` and `size`; None: its value's type tells."""
+        return None
+
+    def nested(self, item: Any) -> list[tuple[str, Sequence[Any]]] | None:
+        """The fields of the messages that a field is, with what follows its step in their paths.
+
+        None: it is none, or has them as `fields`, or as its `value`.
+        """
+        return None
+
+    def payload_of(self, item: Any) -> bytes:
+        """The bytes of a field that may hold a message of another format."""
+        return item.value if isinstance(item.value, bytes) else b""
+
+    def unpacker(self, item: Any) -> Callable[[int], str] | None:
+        """What unpacks a field's text, if it has at most so many bytes; None: it is not packed."""
         return None

@@ -150,7 +150,7 @@ def show_lake(console: Console, spark: SparkSession | None = None) -> None:
         capture.parent.mkdir()
         console.print(_made(generate(capture, messages=MESSAGES, faults=FAULTS)))
         with _spark(spark) as running:
-            settings = Settings(
+            settings = Settings().changed(
                 dictionary=str(schemas["dictionary"]),
                 model=str(schemas["model"]),
                 proto=(str(schemas["proto"]),),

@@ -14,6 +14,7 @@
     ├── OptionError              an option is unknown or has a bad value
     ├── UnknownProtocolError     no such format, or none could be detected
     ├── LakeError                a lake of tables is damaged, busy or not one (reason, path)
+    ├── StoreError               a service's database cannot be opened, read or written
     ├── StateError               a live session got something its state does not allow
     ├── RefusedError             a peer does not want what it was asked for (code)
     ├── TrustError               a peer is not, or not known to be, who was expected
@@ -40,6 +41,7 @@ __all__ = [
     "RefusedError",
     "SourceError",
     "StateError",
+    "StoreError",
     "TruncatedError",
     "TrustError",
     "UnknownProtocolError",
@@ -234,6 +236,10 @@ class LakeError(WireloomError):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason}" if self.path else self.reason
+
+
+class StoreError(WireloomError):
+    """A service's database that cannot be opened, read or written, or that another one uses."""
 
 
 class StateError(WireloomError):

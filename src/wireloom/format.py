@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike, fspath
 from typing import Any, ClassVar, Literal
 
 from wireloom.columns import Columns
@@ -15,17 +16,82 @@ from wireloom.messages import Json, Message
 from wireloom.outline import Node
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
-__all__ = ["Format", "Option", "TypeInfo"]
+__all__ = ["Format", "Option", "OptionType", "TypeInfo"]
+
+
+OptionType = Literal["text", "flag", "number", "list", "file", "files", "object"]
+
+_FLAGS = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off"), False),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option of `decode` and `scan`, beside the limits and `strict` that every format has."""
+    """An option of `decode` and `scan`, beside the limits and `strict` that every format has.
+
+    It is also one of tables, of the command line and of Spark's data source; see
+    `wireloom.options`.
+    """
 
     name: str
     doc: str
     choices: tuple[str, ...] = ()
     default: object = None
+    type: OptionType = "text"
+    """What a text stands for. A default that is a flag or a number says that, too. ``list`` and
+    ``files`` have commas between their parts; an ``object`` cannot be written as text."""
+    is_for_tables: bool = True
+    """Whether it makes sense where messages become rows."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.default, int):
+            is_flag = isinstance(self.default, bool)
+            object.__setattr__(self, "type", "flag" if is_flag else "number")
+
+    def read(self, value: Any) -> Any:
+        """A value as the format takes it.
+
+        Args:
+            value: a text, or already of that type.
+
+        Raises:
+            OptionError: it cannot be used.
+        """
+        if self.choices and value not in self.choices and value is not None:
+            raise OptionError(
+                f"{self.name} must be one of {', '.join(self.choices)}, not {value!r}"
+            )
+        if self.type in ("list", "files") and not isinstance(value, Mapping):
+            return _several(self.name, value)
+        if not isinstance(value, str):
+            return value
+        if self.type == "flag":
+            if value.strip().lower() not in _FLAGS:
+                raise OptionError(f"{self.name} must be true or false, not {value!r}")
+            return _FLAGS[value.strip().lower()]
+        if self.type == "number":
+            try:
+                return int(value, 0)
+            except ValueError:
+                raise OptionError(f"{self.name} must be a number, not {value!r}") from None
+        return value
+
+
+def _several(name: str, value: object) -> tuple[str, ...]:
+    """The parts of a list; commas may stand between them in each of its texts."""
+    if value is None:
+        return ()
+    parts = (value,) if isinstance(value, str | PathLike) else value
+    if not isinstance(parts, Iterable):
+        raise OptionError(f"{name} must be a text or a list of texts, not {value!r}")
+    found: list[str] = []
+    for part in parts:
+        if not isinstance(part, str | PathLike):
+            raise OptionError(f"{name} must be a text or a list of texts, not {value!r}")
+        found += (each.strip() for each in fspath(part).split(","))
+    return tuple(each for each in found if each)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +197,8 @@ class Format(ABC):
         """Sort options into limits, `strict` and the format's own.
 
         Raises:
-            OptionError: one is unknown, or its value is not among the choices.
+            OptionError: one is unknown, or its value cannot be used.
+            SourceError: a file that one names is not there, or wrong.
         """
         if not given:
             return DEFAULT_LIMITS, False, {}
@@ -149,10 +216,15 @@ class Format(ABC):
             elif name not in own:
                 known = ", ".join([*own, *(option.name for option in COMMON_OPTIONS)])
                 raise OptionError(f"{self.name} has no option {name!r}; it has {known}")
-            elif own[name].choices and value not in own[name].choices:
-                raise OptionError(
-                    f"{name} must be one of {', '.join(own[name].choices)}, not {value!r}"
-                )
             else:
-                rest[name] = value
-        return Limits(**limits), strict, rest
+                rest[name] = own[name].read(value)
+        return Limits(**limits), strict, self.load_options(rest)
+
+    def load_options(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Its own options with what they name: files are read, so that others need none of them.
+
+        Raises:
+            OptionError: a value cannot be used.
+            SourceError: a file is not there, or wrong.
+        """
+        return given

@@ -126,7 +126,7 @@ class FrameRules(Protocol):
     a frame in a damaged region as long as another one there has a header behind it, too."""
 
     def measure(self, data: bytes | bytearray, pos: int, end: int) -> int:
-        """Bytes of the frame whose header starts at `pos`.
+        """Bytes of the frame whose header starts at `pos`; nothing may be there.
 
         Raises:
             TruncatedError: the header is not complete in ``data[pos:end]``.
@@ -358,6 +358,8 @@ class Scanner:
 
     def _measure(self, pos: int) -> int:
         end = len(self._buffer)
+        if pos >= end and not self._eof:
+            raise _Wait(end + 1)
         try:
             size = self._rules.measure(self._buffer, pos, end)
         except TruncatedError as error:
@@ -428,6 +430,16 @@ class Splitter:
             )
         self._chunks.append(chunk)
         self._pending += len(chunk)
+
+    def passed(self, size: int) -> None:
+        """Count whole frames that were read without it; only while nothing is pending."""
+        self._offset += size
+
+    def withdraw(self) -> bytes:
+        """Give back what is pending, as if it had not been fed; only when all frames were taken."""
+        begun, self._begun = self._begun.getvalue(), BytesIO()
+        self._held = self._pending = 0
+        return begun
 
     @property
     def pending(self) -> int:

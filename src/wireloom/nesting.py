@@ -8,27 +8,22 @@ cannot be read is reported to `on_unreadable`, so that no damage is hidden.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wireloom.errors import DecodeError, LimitError, OptionError
-from wireloom.format import COMMON_OPTIONS, Format
-from wireloom.formats import get, names
-from wireloom.framing import Problem, scan
+from wireloom.codec import Codec, message_codecs
+from wireloom.detection import MAGIC, surest
+from wireloom.errors import DecodeError, LimitError
 from wireloom.messages import Message
-from wireloom.wire import Limits
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "Nested", "Unreadable", "nested"]
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "Nested", "Unreadable", "nested", "nested_with"]
 
 MAX_DEPTH = 16
 """Levels of messages in messages. Real traffic has two or three."""
 
 MAX_BYTES = 64 << 20
 """Bytes of payloads read for one outer message, all levels together: four of the largest frames."""
-
-_MAGIC = 90
-"""Confidence that only a magic gives; see `Format.detect`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,41 +50,6 @@ class Unreadable:
     """Why; its offset counts from the start of the payload."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """A format with the options that it takes of those given."""
-
-    format: Format
-    limits: Limits
-    strict: bool
-    options: dict[str, Any]
-
-    def read(self, data: bytes) -> list[Message]:
-        """The messages that fill `data`, but for zeros behind them.
-
-        A payload of fixed size, such as a Blaze ``byte[N]``, is padded with zeros; no message of
-        these formats starts with one and is all zeros.
-
-        Raises:
-            DecodeError: they do not.
-        """
-        settings: dict[str, Any] = {"limits": self.limits, "strict": self.strict, **self.options}
-        messages: list[Message] = []
-        for record in scan(self.format.framer(**settings), data):
-            if isinstance(record, Problem):
-                if messages and not any(data[record.offset :]):
-                    break
-                raise DecodeError(
-                    record.reason, offset=record.at, path=record.path, code=record.code
-                )
-            try:
-                messages.append(self.format.decode(record.data, **settings))
-            except DecodeError as error:
-                error.shifted(record.offset)
-                raise
-        return messages
-
-
 def nested(
     message: Message,
     *,
@@ -106,30 +66,33 @@ def nested(
         max_bytes: payload bytes to read in total; what goes beyond is reported as unreadable.
         on_unreadable: called with each payload that has a magic but does not read. Without it,
             such a payload gives nothing.
-        options: passed to the formats that have them, such as ``strict`` or a dictionary.
+        options: passed to the formats that have them, such as ``strict`` or a dictionary; see
+            `wireloom.options`.
 
     Raises:
         OptionError: no format of messages has such an option, or a value is bad.
         SourceError: a dictionary among the options cannot be found or read.
     """
-    walk = _Walk(_readers(options), max_depth, max_bytes, on_unreadable or (lambda _: None))
+    return nested_with(
+        message_codecs(options),
+        message,
+        max_depth=max_depth,
+        max_bytes=max_bytes,
+        on_unreadable=on_unreadable,
+    )
+
+
+def nested_with(
+    codecs: Sequence[Codec],
+    message: Message,
+    *,
+    max_depth: int = MAX_DEPTH,
+    max_bytes: int = MAX_BYTES,
+    on_unreadable: Callable[[Unreadable], object] | None = None,
+) -> Iterator[Nested]:
+    """The same as `nested`, for many messages: options are checked once, when codecs are made."""
+    walk = _Walk(codecs, max_depth, max_bytes, on_unreadable or (lambda _: None))
     return walk.run(message)
-
-
-def _readers(given: Mapping[str, Any]) -> list[_Reader]:
-    common = {option.name for option in COMMON_OPTIONS}
-    known = set(common)
-    readers = []
-    for found in map(get, names()):
-        # Transports have no magic that is safe to trust inside other data.
-        if found.kind == "message":
-            own = common | {option.name for option in found.options}
-            known |= own
-            taken = {key: value for key, value in given.items() if key in own}
-            readers.append(_Reader(found, *found.check_options(taken)))
-    if unknown := sorted(set(given) - known):
-        raise OptionError(f"no format of messages has the option {unknown[0]!r}")
-    return readers
 
 
 class _Walk:
@@ -137,12 +100,12 @@ class _Walk:
 
     def __init__(
         self,
-        readers: list[_Reader],
+        codecs: Sequence[Codec],
         max_depth: int,
         max_bytes: int,
         report: Callable[[Unreadable], object],
     ) -> None:
-        self.readers = readers
+        self.codecs = {codec.format.name: codec for codec in codecs}
         self.max_depth = max_depth
         self.max_bytes = max_bytes
         self.report = report
@@ -160,29 +123,30 @@ class _Walk:
     def inside(self, message: Message, outer: str, depth: int) -> Iterator[Nested]:
         """The messages in the payloads of one message."""
         for name, data in message.payloads():
-            reader = self.recognise(data)
-            if reader is None:
+            codec = self.recognise(data)
+            if codec is None:
                 continue
             path = f"{outer}.{name}" if outer and not name.startswith("[") else outer + name
             try:
-                messages = self.read(reader, data, depth)
+                messages = self.read(codec, data, depth)
             except DecodeError as error:
-                self.report(Unreadable(path, reader.format.name, data, error))
+                self.report(Unreadable(path, codec.format.name, data, error))
                 continue
             for index, inner in enumerate(messages):
                 place = path if len(messages) == 1 else f"{path}[{index}]"
-                yield Nested(place, reader.format.name, inner)
+                yield Nested(place, codec.format.name, inner)
 
-    def recognise(self, data: bytes) -> _Reader | None:
-        """The format that is surest of its magic."""
-        scored = [(reader.format.detect(data), reader) for reader in self.readers]
-        score, best = max(scored, key=lambda pair: pair[0], default=(0, None))
-        return best if score >= _MAGIC else None
+    def recognise(self, data: bytes) -> Codec | None:
+        """The codec of the format that is sure of its magic."""
+        found = surest(data, [codec.format for codec in self.codecs.values()], MAGIC)
+        return None if found is None else self.codecs[found.name]
 
-    def read(self, reader: _Reader, data: bytes, depth: int) -> list[Message]:
+    def read(self, codec: Codec, data: bytes, depth: int) -> list[Message]:
         if depth > self.max_depth:
             raise LimitError("nesting depth", depth, self.max_depth, code="depth")
         if self.work + len(data) > self.max_bytes:
             raise LimitError("nested bytes", self.work + len(data), self.max_bytes)
         self.work += len(data)
-        return reader.read(data)
+        # A payload of fixed size, such as a Blaze ``byte[N]``, is padded with zeros; no message of
+        # these formats starts with one and is all zeros.
+        return codec.messages(data, padded=True)

@@ -7,7 +7,7 @@ messages that it does not read itself. A row is a dict of the table's columns af
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -15,28 +15,20 @@ from functools import cache
 from ipaddress import IPv4Address
 from typing import Any, Final
 
+from wireloom.codec import message_codecs
+from wireloom.columns import Columns, Row, failure_row
 from wireloom.errors import DecodeError
+from wireloom.format import COMMON_OPTIONS
 from wireloom.formats import get, names
-from wireloom.formats._tib.decimals import Scaled
+from wireloom.formats._tib.fieldrows import decimal_row, text_row, value_row
 from wireloom.formats._tib.scalars import is_utf8, text_bytes
-from wireloom.formats._tib.values import Date, Time
-from wireloom.formats.qform import Field as QformField
-from wireloom.formats.qform import Message as QformMessage
-from wireloom.formats.qform.dictionary import TssType
-from wireloom.formats.tibmsg import Field as TibMsgField
-from wireloom.formats.tibmsg import FieldType as TibMsgType
-from wireloom.formats.tibmsg import Message as TibMsgMessage
-from wireloom.formats.tibrv import Field as TibrvField
-from wireloom.formats.tibrv import FieldType as TibrvType
-from wireloom.formats.tibrv import Message as TibrvMessage
 from wireloom.layout import Packet
 from wireloom.messages import Message
-from wireloom.nesting import MAX_BYTES, MAX_DEPTH, _readers, _Walk
-from wireloom.tables import DECIMAL_SCALE
+from wireloom.nesting import MAX_BYTES, MAX_DEPTH, _Walk
+from wireloom.options import by_format
 
 __all__ = [
     "MAX_PATH",
-    "MESSAGE_FORMATS",
     "FrameRows",
     "field_row",
     "field_types",
@@ -45,30 +37,32 @@ __all__ = [
     "message_formats",
     "payload_rows",
     "shown",
+    "walked_formats",
 ]
-
-Row = dict[str, Any]
-
-MESSAGE_FORMATS: Final = ("qform", "tibmsg", "tibrv")
-"""The formats that the kernel has a walker for; a position here is the format's number there."""
 
 MAX_PATH: Final = 1000
 """Bytes of a path; what goes deeper ends with an ellipsis. Else names in names would multiply."""
 
 _ELLIPSIS = "…"
-_LIMIT = Decimal(10) ** (38 - DECIMAL_SCALE)
 
 
-# Messages of other formats are asked for `fields`; each has a `name` and a `value`, and may have a
-# `type`, a `size` and `fields` of its own.
-AnyField = TibMsgField | TibrvField | QformField | Any
-AnyMessage = TibMsgMessage | TibrvMessage | QformMessage | Message
+def walked_formats() -> tuple[str, ...]:
+    """The formats that the kernel has a walker for; a position here is the format's number there.
+
+    Raises:
+        AssertionError: the formats' numbers are not those from 0 on.
+    """
+    numbered = {get(name).columns().walker: name for name in names()}
+    found = sorted(number for number in numbered if number is not None)
+    assert found == list(range(len(found)))
+    return tuple(numbered[number] for number in found)
 
 
 def message_formats() -> tuple[str, ...]:
     """All formats of messages: those with a walker in the kernel, then the others."""
+    walked = walked_formats()
     others = (name for name in names() if get(name).kind == "message")
-    return (*MESSAGE_FORMATS, *(name for name in others if name not in MESSAGE_FORMATS))
+    return (*walked, *(name for name in others if name not in walked))
 
 
 @dataclass(slots=True)
@@ -113,15 +107,17 @@ def frame_rows(
         format: its format, one of `message_formats()`.
         nested: whether messages in payloads get rows too.
         path: where it lies in its frame.
-        options: as for `wireloom.decode`.
+        options: as for `wireloom.decode`, spelled as in `wireloom.options`.
 
     Raises:
         DecodeError: it cannot be read.
         OptionError: an option that no format of messages has.
     """
     chosen = get(format)
-    own = {option.name for option in chosen.options} | {"strict", "max_frame", "max_depth"}
-    given = {key: value for key, value in options.items() if key in own | {"max_fields"}}
+    common = {option.name for option in COMMON_OPTIONS}
+    shared = {name: value for name, value in options.items() if name in common}
+    own = {name: value for name, value in options.items() if name not in common}
+    given = shared | by_format(own, [get(name) for name in message_formats()]).get(format, {})
     limits, strict, rest = chosen.check_options(given)
     message = chosen.decode(data, limits=limits, strict=strict, **rest)
     rows = _Rows(options, nested)
@@ -143,17 +139,30 @@ def payload_rows(data: bytes, *, path: str = "", **options: Any) -> FrameRows:
 class _Level:
     """A message while its fields are gone through: its own, or one nested in a field."""
 
-    __slots__ = ("carried", "depth", "fields", "message", "number", "path", "row", "seen")
+    __slots__ = (
+        "carried",
+        "columns",
+        "depth",
+        "fields",
+        "message",
+        "number",
+        "path",
+        "row",
+        "seen",
+    )
 
-    def __init__(self, fields: tuple[AnyField, ...], path: str, carried: int, depth: int) -> None:
-        self.fields: Iterator[tuple[int, AnyField]] = iter(enumerate(fields))
+    def __init__(
+        self, columns: Columns, fields: Sequence[Any], path: str, carried: int, depth: int
+    ) -> None:
+        self.columns = columns  # of its format
+        self.fields: Iterator[tuple[int, Any]] = iter(enumerate(fields))
         self.path = path
         self.carried = carried  # messages around this one
         self.depth = depth  # levels inside its own message
         self.seen: set[str] = set()  # names of the fields so far
         self.row: Row = {}  # its message's
         self.number = 0  # of that row
-        self.message: AnyMessage | None = None  # set where a message starts
+        self.message: Message | None = None  # set where a message starts
 
 
 class _Rows:
@@ -161,10 +170,10 @@ class _Rows:
 
     def __init__(self, options: Mapping[str, Any], nested: bool) -> None:
         self.found = FrameRows()
-        self._walk = _Walk(_readers(options), MAX_DEPTH, MAX_BYTES, self._unreadable)
+        self._walk = _Walk(message_codecs(options), MAX_DEPTH, MAX_BYTES, self._unreadable)
         self._is_nested = nested
         self._left = next(
-            reader.limits.max_frame for reader in self._walk.readers
+            codec.limits.max_frame for codec in self._walk.codecs.values()
         )  # bytes of xml that may still be unpacked
 
     def _unreadable(self, _: object) -> None:
@@ -172,24 +181,14 @@ class _Rows:
 
     def inside(self, data: bytes, path: str, depth: int) -> list[tuple[Message, str]]:
         """The messages that fill a payload, with their paths; none where there is an error."""
-        reader = self._walk.recognise(data)
-        if reader is None:
+        codec = self._walk.recognise(data)
+        if codec is None:
             return []
         try:
-            messages = self._walk.read(reader, data, depth)
+            messages = self._walk.read(codec, data, depth)
         except DecodeError as error:
-            self.found.errors.append(
-                {
-                    "path": shown(path),
-                    "layer": "message",
-                    "format": reader.format.name,
-                    "code": error.code,
-                    "reason": error.reason,
-                    "at": None,
-                    "field": error.path,
-                    "raw": data,
-                }
-            )
+            why = failure_row("message", codec.format.name, error, data, None)
+            self.found.errors.append({"path": shown(path)} | why)
             return []
         if len(messages) == 1:
             return [(messages[0], path)]
@@ -208,9 +207,10 @@ class _Rows:
                 stack.pop()
                 continue
             step = _step(item.name, index, level.seen)
-            row = {"path": shown(level.path), "position": index, **field_row(item)}
-            if isinstance(item, TibrvField) and item.type == TibrvType.XML:
-                row |= self._unpacked(item)
+            row = {"path": shown(level.path), "position": index, **field_row(item, level.columns)}
+            unpack = level.columns.unpacker(item)
+            if unpack is not None:
+                row |= self._unpacked(item.data, unpack)
             self.found.fields.append(row)
             self.found.owners.append(None if level.depth else level.number)
             stack += reversed(self._below(level, item, step))
@@ -222,47 +222,49 @@ class _Rows:
         level.row = {
             "path": shown(level.path),
             "format": message.format,
-            "dialect": message.dialect if isinstance(message, TibrvMessage) else None,
+            "dialect": level.columns.dialect_of(message),
             "field_count": len(_fields(message)),
             "depth": 0,
         }
         level.number = len(self.found.messages)
         self.found.messages.append(level.row)
 
-    def _below(self, level: _Level, item: AnyField, step: str) -> list[_Level]:
+    def _below(self, level: _Level, item: Any, step: str) -> list[_Level]:
         """What lies in a field."""
         path = join_path(level.path, step)
-        nested = _nested(item)
+        nested = level.columns.nested(item)
+        if nested is None and (inner := _inner(item)) is not None:
+            nested = [("", inner)]
         if nested is not None:
             level.row["depth"] = max(level.row["depth"], level.depth + 1)
             below = []
             for suffix, fields in nested:
-                inner = join_path(path, suffix) if suffix else path
-                deeper = _Level(fields, inner, level.carried, level.depth + 1)
+                within = join_path(path, suffix) if suffix else path
+                deeper = _Level(level.columns, fields, within, level.carried, level.depth + 1)
                 deeper.row = level.row
                 below.append(deeper)
             return below
-        data = _payload(item)
+        data = level.columns.payload_of(item)
         if not data or not self._is_nested:
             return []
         found = self.inside(data, path, level.carried + 1)
         return [_opened(message, where, level.carried + 1) for message, where in found]
 
-    def _unpacked(self, item: TibrvField) -> Row:
-        """The text of an xml field, as long as all of the frame are not larger than a frame may be.
+    def _unpacked(self, data: bytes, unpack: Callable[[int], str]) -> Row:
+        """The text of a packed field, if all of the frame are not larger than a frame may be.
 
         Some kilobytes of zlib can hold megabytes, and a message has many fields.
         """
         try:
-            text = item.document(self._left)
+            text = unpack(self._left)
         except DecodeError:
-            return {"value_binary": item.data}
+            return {"value_binary": data}
         self._left -= len(text_bytes(text))
-        return _text(text)
+        return text_row(text)
 
 
 def _opened(message: Message, path: str, carried: int) -> _Level:
-    level = _Level(_fields(message), path, carried, 0)
+    level = _Level(get(message.format).columns(), _fields(message), path, carried, 0)
     level.message = message
     return level
 
@@ -275,7 +277,7 @@ class _Attribute:
     value: Any
 
 
-def _fields(message: Any) -> tuple[AnyField, ...]:
+def _fields(message: Any) -> tuple[Any, ...]:
     """The fields of a message; of a declared packet its attributes."""
     if isinstance(message, Packet):
         return tuple(_Attribute(name, getattr(message, name)) for name in message.codec.attributes)
@@ -289,39 +291,12 @@ def _step(name: str | None, index: int, seen: set[str]) -> str:
     return step
 
 
-def _nested(item: AnyField) -> list[tuple[str, tuple[AnyField, ...]]] | None:
-    """The nested messages of a field with what follows its step in the path; None if it is none."""
-    if isinstance(item, QformField):
-        return None
-    if isinstance(item, TibMsgField):
-        return [("", item.fields)] if item.type == TibMsgType.MESSAGE else None
-    if not isinstance(item, TibrvField):
-        inner = _inner(item)
-        return None if inner is None else [("", inner)]
-    if item.type == TibrvType.ARRAY_MSG:
-        return [(f"messages[{i}]", each.fields) for i, each in enumerate(item.messages)]
-    return [("", item.fields)] if item.type == TibrvType.MESSAGE else None
-
-
-def _inner(item: Any) -> tuple[AnyField, ...] | None:
-    """The fields of a message that is a field's value, in a format without a walker."""
+def _inner(item: Any) -> tuple[Any, ...] | None:
+    """The fields of a message that is a field's value, where its format does not say."""
     if isinstance(item.value, Message):
         return _fields(item.value)
     found = getattr(item, "fields", None)
     return tuple(found) if found is not None and item.value is None else None
-
-
-def _payload(item: AnyField) -> bytes:
-    """The bytes of a field that may hold a message of another format."""
-    if not isinstance(item, QformField | TibMsgField | TibrvField):
-        return item.value if isinstance(item.value, bytes) else b""
-    if isinstance(item, QformField):
-        is_opaque = item.entry.tss_type is TssType.OPAQUE and not item.entry.is_partial
-    elif isinstance(item, TibMsgField):
-        is_opaque = item.type == TibMsgType.OPAQUE
-    else:
-        is_opaque = item.type == TibrvType.OPAQUE
-    return item.data if is_opaque else b""
 
 
 # --- one field ------------------------------------------------------------------------------------
@@ -338,33 +313,28 @@ _MOST_TYPES: Final = 127
 
 @cache
 def _field_types(formats: tuple[str, ...]) -> tuple[str, ...]:
-    scalars = (code for code in TibMsgType if code.name not in ("MESSAGE", "ARRAY", "PARTIAL"))
-    found = {code.name.lower() for code in TibMsgType} - {"array"}
-    found |= {f"array_{code.name.lower()}" for code in scalars}
-    found |= {code.name.lower() for code in TibrvType} | {code.name.lower() for code in TssType}
-    others = [name for name in formats if name not in MESSAGE_FORMATS]
+    slots = (get(name).columns().type_slots() for name in formats)
+    found = {name for each in slots for name in each.values()}
+    others = [name for name in formats if get(name).columns().walker is None]
     for name in (each.name.lower() for other in others for each in get(other).types()):
         if len(found) < _MOST_TYPES:
             found.add(name)
     return tuple(sorted(found))
 
 
-def field_row(item: AnyField) -> Row:
-    """The columns of one field, from `name` on; an xml is not unpacked, and has no value."""
+def field_row(item: Any, columns: Columns) -> Row:
+    """The columns of one field, from `name` on; what is packed has no value.
+
+    Args:
+        item: has a `name` and a `value`, and may have a `type`, a `size` and `fields`.
+        columns: of its format.
+    """
     row: Row = dict.fromkeys(_COLUMNS)
     row["name"] = None if item.name is None else shown(item.name)
-    if not isinstance(item, TibMsgField | TibrvField | QformField):
+    own = columns.field_row(item)
+    if own is None:
         return row | _other(item)
-    row["type"] = item.type.name.lower()
-    row["size"] = item.size
-    row["is_blank"] = False
-    if isinstance(item, TibMsgField):
-        row |= _tibmsg(item)
-    elif isinstance(item, TibrvField):
-        row |= _tibrv(item)
-    else:
-        row |= _qform(item)
-    return row
+    return row | {"type": item.type.name.lower(), "size": item.size, "is_blank": False} | own
 
 
 _COLUMNS = (
@@ -386,46 +356,8 @@ _COLUMNS = (
 )
 
 
-def _tibmsg(item: TibMsgField) -> Row:
-    kind = item.type
-    if kind == TibMsgType.MESSAGE:
-        return {}
-    if kind == TibMsgType.ARRAY:
-        assert item.element_type is not None
-        return {
-            "type": f"array_{item.element_type.name.lower()}",
-            "hint": item.element_size,
-            "value_binary": item.data,
-        }
-    if kind == TibMsgType.PARTIAL:
-        return {"partial_offset": item.partial_offset} | _bytes_text(item.data)
-    hint = item.hint_number
-    row: Row = {"hint": hint} if hint is not None and _fits(hint) else {}
-    return row | _values(item.wire_value, item.value, item.scaled)
-
-
-def _tibrv(item: TibrvField) -> Row:
-    kind = item.type
-    row: Row = {"fid": item.fid}
-    if kind in (TibrvType.MESSAGE, TibrvType.ARRAY_MSG, TibrvType.XML):
-        return row
-    if kind.name.startswith("ARRAY"):
-        return row | {"value_binary": item.data}
-    parts = item.time_parts
-    if parts is not None:
-        return row | {"value_ts_ns": parts[0] * 10**9 + parts[1] * 1000}
-    return row | _values(item.value, item.value, None)
-
-
-def _qform(item: QformField) -> Row:
-    row: Row = {"fid": item.fid, "partial_offset": item.partial_offset, "hint": item.hint}
-    if item.partial_offset is not None:
-        return row | (_bytes_text(item.data) if item.type is TssType.STRING else _binary(item.data))
-    return row | _values(item.wire_value, item.value, item.scaled)
-
-
 def _other(item: Any) -> Row:
-    """A field of a format without a walker: its value's own type says which column it is in."""
+    """A field whose format says no more: its value's own type says which column it is in."""
     value = item.value
     kind = getattr(item, "type", None)
     type = str(getattr(kind, "name", kind)).lower()
@@ -446,10 +378,10 @@ def _other(item: Any) -> Row:
     if isinstance(value, date):
         return row | {"value_text": value.isoformat(), "value_date": value}
     if isinstance(value, Decimal):
-        return row | _decimal(value)
+        return row | decimal_row(value)
     if isinstance(value, int | float | bytes | IPv4Address):
-        return row | _values(value, value, None)
-    return row | _text(str(value))
+        return row | value_row(value, value, None)
+    return row | text_row(str(value))
 
 
 def _has_len(value: Any) -> bool:
@@ -463,54 +395,3 @@ _KINDS: Final = (
     (bytes, "opaque"),
     (Message, "message"),
 )
-
-
-def _values(wire: Any, value: Any, scaled: Scaled | None) -> Row:
-    """The value columns, of what the wire has, what it means, and its decimal if it is one."""
-    if isinstance(wire, bytes):
-        return {"value_binary": wire}
-    if isinstance(wire, IPv4Address):
-        return {"value_text": str(wire)}
-    if isinstance(wire, float):
-        if scaled is not None and scaled == Scaled(0, 0):
-            return {"is_blank": True}
-        return {"value_real": wire} | ({} if scaled is None else _decimal(scaled.value))
-    if isinstance(wire, int):
-        return {"value_int": int(wire)} if _fits(wire) else _decimal(Decimal(wire))
-    row = _text(wire)
-    if isinstance(value, Date | Time) and value.is_null:
-        return row | {"is_blank": True}
-    if isinstance(value, Date):
-        return row | {"value_date": value.to_date()}
-    if isinstance(value, Time) and value.hour < 24 and value.second < 60:
-        return row | {"value_time": value.day_ns}
-    return row
-
-
-def _fits(value: int) -> bool:
-    """Whether a column of signed 64-bit numbers can hold it."""
-    return -(1 << 63) <= value < 1 << 63
-
-
-def _decimal(value: Any) -> Row:
-    """A decimal, if the column can hold it as it is."""
-    if not isinstance(value, Decimal) or not value.is_finite() or abs(value) >= _LIMIT:
-        return {}
-    exponent = value.as_tuple().exponent
-    assert isinstance(exponent, int)  # finite
-    return {"value_decimal": value} if exponent >= -DECIMAL_SCALE else {}
-
-
-def _text(text: str) -> Row:
-    return {"value_text": str(text)} if is_utf8(text) else {"value_binary": text_bytes(text)}
-
-
-def _binary(data: bytes) -> Row:
-    return {"value_binary": data}
-
-
-def _bytes_text(data: bytes) -> Row:
-    try:
-        return {"value_text": data.decode()}
-    except UnicodeDecodeError:
-        return _binary(data)

@@ -7,14 +7,13 @@ however the work is divided, so that a replay is a no-op on any sink.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntFlag
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from wireloom.columns import Column
+from wireloom.arrow.types import DECIMAL_SCALE, arrow_type, decimal_places, schema_of, spark_type
+from wireloom.columns import Column, Table
 from wireloom.errors import OptionError
 from wireloom.format import Format
 from wireloom.formats import get, names
@@ -41,143 +40,8 @@ __all__ = [
     "wide_table",
 ]
 
-DECIMAL_SCALE: Final = 15
-"""Decimal places of decimal columns: hints go up to 15, and 23 digits are left before the point."""
-
 LAYERS: Final = ("capture", "stream", "frame", "packet", "message")
 """Where in the flow a row of `errors` comes from."""
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """One table."""
-
-    name: str
-    doc: str
-    """What one row is."""
-    columns: tuple[Column, ...]
-
-    def __getitem__(self, name: str) -> Column:
-        """The column of that name.
-
-        Raises:
-            KeyError: there is none.
-        """
-        for column in self.columns:
-            if column.name == name:
-                return column
-        raise KeyError(name)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the columns, in order."""
-        return tuple(column.name for column in self.columns)
-
-    def select(self, wanted: Iterable[str] | None) -> Table:
-        """The same table with the wanted columns only, in the table's order; None wants all.
-
-        Raises:
-            OptionError: a column is not there.
-        """
-        if wanted is None:
-            return self
-        chosen = set(wanted)
-        if unknown := sorted(chosen - set(self.names)):
-            known = ", ".join(self.names)
-            raise OptionError(f"{self.name} has no column {unknown[0]!r}; it has {known}")
-        kept = tuple(column for column in self.columns if column.name in chosen)
-        return Table(self.name, self.doc, kept)
-
-
-# --- types ----------------------------------------------------------------------------------------
-
-_SPARK: Final = {
-    "binary": "BINARY",
-    "bool": "BOOLEAN",
-    "date": "DATE",
-    "f64": "DOUBLE",
-    "i32": "INT",
-    "i64": "BIGINT",
-    "kind": "STRING",
-    "name": "STRING",
-    "text": "STRING",
-    "texts": "ARRAY<STRING>",
-    "time": "BIGINT",
-    "timestamp": "TIMESTAMP",
-}
-_DECIMAL = re.compile(r"decimal(?:\((\d{1,2}),(\d{1,2})\))?", re.ASCII)
-
-
-def _decimal(type: str) -> tuple[int, int] | None:
-    """Precision and scale; None if it is no decimal type."""
-    found = _DECIMAL.fullmatch(type)
-    if found is None:
-        return None
-    if found[1] is None:
-        return 38, DECIMAL_SCALE
-    precision, scale = int(found[1]), int(found[2])
-    return (precision, scale) if 1 <= precision <= 38 and scale <= precision else None
-
-
-@cache
-def arrow_type(type: str) -> pa.DataType:
-    """A column's type in Arrow.
-
-    * ``i32 i64 f64 bool text binary date``: as they are called.
-    * ``name``: text that repeats, dictionary-encoded; ``kind``: one of a few texts.
-    * ``texts``: a list of text.
-    * ``time``: a time of day in nanoseconds; ``timestamp``: in microseconds, UTC.
-    * ``decimal``: 23 digits before the point and 15 behind it; ``decimal(p,s)``: others.
-
-    Raises:
-        OptionError: there is no such type.
-    """
-    import pyarrow as pa
-
-    places = _decimal(type)
-    if places is not None:
-        return pa.decimal128(*places)
-    known: dict[str, pa.DataType] = {
-        "binary": pa.binary(),
-        "bool": pa.bool_(),
-        "date": pa.date32(),
-        "f64": pa.float64(),
-        "i32": pa.int32(),
-        "i64": pa.int64(),
-        "kind": pa.dictionary(pa.int8(), pa.string()),
-        "name": pa.dictionary(pa.int32(), pa.string()),
-        "text": pa.string(),
-        "texts": pa.list_(pa.string()),
-        "time": pa.time64("ns"),
-        "timestamp": pa.timestamp("us", tz="UTC"),
-    }
-    if type not in known:
-        raise OptionError(f"no column type {type!r}; there are {', '.join(known)}, decimal(p,s)")
-    return known[type]
-
-
-def spark_type(type: str) -> str:
-    """A column's type in Spark SQL. Before 4.1 Spark has no TIME: nanoseconds of the day instead.
-
-    Raises:
-        OptionError: there is no such type.
-    """
-    places = _decimal(type)
-    if places is not None:
-        return f"DECIMAL({places[0]},{places[1]})"
-    if type not in _SPARK:
-        raise OptionError(f"no column type {type!r}")
-    return _SPARK[type]
-
-
-@cache
-def _spark_arrow_type(type: str) -> pa.DataType:
-    """The Arrow type that Spark takes for its own type of the column."""
-    import pyarrow as pa
-
-    if type in ("name", "kind"):
-        return pa.string()
-    return pa.int64() if type == "time" else arrow_type(type)
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -396,7 +260,7 @@ def wide_column(text: str) -> tuple[str, str | None]:
     if not colon:
         return text, None
     type = type.strip().lower().replace(" ", "")
-    if _decimal(type) is not None:
+    if decimal_places(type) is not None:
         return name, type
     if type not in WIDE_TYPES:
         known = ", ".join(sorted(WIDE_TYPES))
@@ -439,11 +303,7 @@ def arrow_schema(of: Table | str, *, spark: bool = False) -> pa.Schema:
     Raises:
         OptionError: there is no such table.
     """
-    import pyarrow as pa
-
-    chosen = table(of) if isinstance(of, str) else of
-    resolve = _spark_arrow_type if spark else arrow_type
-    return pa.schema([(column.name, resolve(column.type)) for column in chosen.columns])
+    return schema_of(table(of) if isinstance(of, str) else of, spark=spark)
 
 
 def spark_ddl(of: Table | str) -> str:

@@ -102,7 +102,7 @@ def read_events(capture: Capture) -> Result:
         check_counts(seen)
     packets = capture.packets
     kinds = (packets.tcp, packets.udp, packets.other, packets.not_ip, packets.fragments)
-    assert packets.packets == sum(kinds) + packets.damaged
+    assert packets.packets == sum(kinds) + packets.tunnel + packets.damaged
     return Result(streams, damage, capture)
 
 

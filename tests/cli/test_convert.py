@@ -10,6 +10,7 @@ import wireloom
 from wireloom.cli import convert
 from wireloom.errors import EncodeError
 from wireloom.formats import get
+from wireloom.generate.traffic import Conversation, pcap
 
 CFILE = "BID { CLASS_ID 101; DATA_SIZE 9; DATA_TYPE 15; }\nBAD { CLASS_ID 102; DATA_TYPE 2; }\n"
 
@@ -80,11 +81,15 @@ def test_a_transport_converts_to_json_only(run: Any, capture: Path, tmp_path: Pa
     assert run("convert", capture, "--to", "nrep").stdout_bytes == capture.read_bytes()
 
 
-def test_what_was_written_before_a_failure_stays(run: Any, quote: Path, tmp_path: Path) -> None:
+def test_a_run_that_fails_leaves_no_half_file(run: Any, quote: Path, tmp_path: Path) -> None:
     target = tmp_path / "out"
+    before = set(tmp_path.iterdir())
     quote.write_text(quote.read_text() + '{"format":"nrep","packet":"HELLO","nonce":0}\n')
     run("convert", quote, "--to", "tibrv", "-o", target, code=2)
-    assert target.stat().st_size
+    assert set(tmp_path.iterdir()) == before
+    target.write_text("precious")
+    run("convert", quote, "--to", "tibrv", "-o", target, "--force", code=2)
+    assert target.read_text() == "precious"
 
 
 def test_a_qform_needs_a_dictionary(run: Any, quote: Path, cfile: Path) -> None:
@@ -104,8 +109,10 @@ def test_a_qform_needs_a_dictionary(run: Any, quote: Path, cfile: Path) -> None:
 
 
 def test_a_dictionary_is_no_option_of_tibmsg(run: Any, tibmsg: Path, cfile: Path) -> None:
-    result = run("convert", tibmsg, "--to", "tibrv", "--dictionary", cfile, code=2)
-    assert "tibmsg has no option 'dictionary'" in result.stderr
+    result = run("convert", tibmsg, "--to", "tibrv", "--dictionary", cfile)
+    assert "note: dictionary was not used; it is no option of tibmsg" in result.stderr
+    named = ("convert", "-f", "tibmsg", tibmsg, "--to", "tibrv", "--dictionary", cfile)
+    assert "tibmsg has no option 'dictionary'" in run(*named, code=2).stderr
     run("convert", tibmsg, "--to", "qform", "--dictionary", cfile)
 
 
@@ -155,3 +162,15 @@ def test_the_report_is_bounded(run: Any, tibmsg: Path, monkeypatch: pytest.Monke
     result = run("convert", "--to", "json", stdin="{nonsense\n" * 5, code=1)
     assert result.stderr.count("not JSON") == 2
     assert "5 failed" in result.stderr
+
+
+def test_the_messages_of_a_capture_are_converted(run: Any, tmp_path: Path) -> None:
+    message = get("tibmsg").samples()["string"]
+    made = Conversation("10.0.0.1:1234", "10.0.0.2:80")
+    path = tmp_path / "talk.pcap"
+    path.write_bytes(pcap([*made.open(), *made.send(message * 3)]))
+    target = tmp_path / "talk.tibrv"
+    run("convert", path, "--to", "tibrv", "-o", target)
+    assert len(run("decode", target).stdout.splitlines()) == 3
+    result = run("convert", path, "--ports", "80=nrep", "--to", "json", code=1)
+    assert "of tcp 10.0.0.1:1234 > 10.0.0.2:80 #1: " in result.stderr

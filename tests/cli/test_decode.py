@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import csv
 import io
-import itertools
 import json
 import sys
 from pathlib import Path
@@ -11,10 +10,8 @@ from typing import Any
 import click
 import pytest
 
-from wireloom.cli import _codec, _input, _progress, _sinks
-from wireloom.cli._options import DecodeOptions
+from wireloom.cli import _input, _progress, _sinks
 from wireloom.formats import get
-from wireloom.framing import Frame, Text
 
 HELLO = get("nrep").samples()["hello"]
 
@@ -48,7 +45,7 @@ def test_damage_is_counted_and_what_follows_is_decoded(run: Any, damaged: Path) 
     result = run("decode", "-f", "nrep", damaged, code=1)
     assert [row["frame_offset"] for row in lines(result.stdout)] == [0, 15]
     assert "2 messages, 1 problem; 25 bytes = 20 decoded + 5 quarantined" in result.stderr
-    assert "1 × reserved, first at byte 10: the reserved byte is not zero" in result.stderr
+    assert f"1 × reserved, first at byte 10 of {damaged}: the reserved byte is not" in result.stderr
 
 
 def test_problems_go_among_the_messages_on_request(run: Any, damaged: Path) -> None:
@@ -268,29 +265,11 @@ def test_limits_reach_the_format(run: Any, capture: Path) -> None:
     run("decode", "-f", "nrep", "--strict", stdin=trailing, code=1)
 
 
-def test_bytes_of_no_format_are_an_error(run: Any) -> None:
-    result = run("decode", stdin=b"\xff" * 100, code=1)
-    assert "cannot tell the format of these bytes; name it with --format (blaze," in result.stderr
-    assert "the input is empty" in run("decode", stdin=b"", code=1).stderr
-
-
-def detect(chunks: list[bytes]) -> tuple[str, bytes]:
-    codec, data = _codec.Codec.for_stream(iter(chunks), DecodeOptions())
-    return codec.format.name, b"".join(data)
-
-
-def test_detection_does_not_depend_on_how_the_bytes_come(stream: bytes) -> None:
-    for size in (1, 7, 64, 1000):
-        chunks = [stream[i : i + size] for i in range(0, len(stream), size)]
-        assert detect(chunks) == ("nrep", stream)
-    assert detect([HELLO[:3], HELLO[3:]]) == ("nrep", HELLO)
-
-
-def test_detection_gives_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_codec, "DETECT_BYTES", 300)
-    endless = itertools.repeat(b"\xff")
-    with pytest.raises(click.ClickException, match="cannot tell the format"):
-        _codec.Codec.for_stream(endless, DecodeOptions())
+def test_bytes_of_no_format_are_a_problem(run: Any) -> None:
+    result = run("decode", "--errors=-", stdin=b"\xff" * 100, code=1)
+    assert [row["error"] for row in lines(result.stdout)] == ["unknown_format"]
+    assert "unrecognised: 0 messages, 1 problem; 100 bytes = 0 decoded + 100" in result.stderr
+    assert "hint: say what is spoken with --ports or --format" in result.stderr
 
 
 def test_a_missing_file_is_usage(run: Any, tmp_path: Path) -> None:
@@ -309,57 +288,21 @@ def test_hostile_text_cannot_steer_the_terminal(run: Any, tmp_path: Path) -> Non
             assert raw not in result.stdout + result.stderr
 
 
-class Unsteady(type(get("nrep"))):  # type: ignore[misc]
-    """NREP with text between frames and a framer that loses bytes."""
-
-    records: list[Any]
-
-    def framer(self, **_: Any) -> Any:
-        return self
-
-    def feed(self, _: bytes) -> list[Any]:
-        return self.records
-
-    def close(self) -> list[Any]:
-        return []
-
-
-@pytest.fixture
-def unsteady(monkeypatch: pytest.MonkeyPatch) -> Unsteady:
-    made = Unsteady()
-    monkeypatch.setattr(_codec, "get", lambda _: made)
-    return made
-
-
-def test_text_between_frames_is_kept(run: Any, unsteady: Unsteady) -> None:
-    unsteady.records = [
-        Text("nrep", 0, b"ok\n", eol=True),
-        Text("nrep", 3, b"\xff\n", eol=True),
-        Frame("nrep", 5, HELLO),
-    ]
-    result = run("decode", "-f", "nrep", stdin=b"ok\n\xff\n" + HELLO)
+def test_text_between_frames_is_kept(run: Any) -> None:
+    frame = next(iter(get("nais").samples().values()))
+    data = b"ok\n\xff\n" + frame
+    result = run("decode", "-f", "nais", stdin=data)
     assert [row.get("text", row.get("text_hex")) for row in lines(result.stdout)[:2]] == [
         "ok\n",
         "ff0a",
     ]
-    assert "1 message, 2 texts, 0 problems" in result.stderr
-    table = run("decode", "-f", "nrep", "--table", stdin=b"ok\n\xff\n" + HELLO).stdout
-    assert "text   ok\\n\n" in table
-    assert "text   ff0a\n" in table
-    back = run("encode", stdin=result.stdout)
-    assert back.stdout_bytes == b"ok\n\xff\n" + HELLO
-
-
-def test_a_frame_that_does_not_decode_is_a_problem(run: Any, unsteady: Unsteady) -> None:
-    unsteady.records = [Frame("nrep", 7, HELLO[:5])]
-    row = lines(run("decode", "-f", "nrep", "--errors=-", stdin=HELLO[:5], code=1).stdout)[0]
-    assert (row["frame_offset"], row["at"], row["error"]) == (7, 7, "short_header")
-
-
-def test_bytes_that_get_lost_are_reported(run: Any, unsteady: Unsteady) -> None:
-    unsteady.records = []
-    result = run("decode", "-f", "nrep", stdin=HELLO)
-    assert "warning: 10 bytes were read, 0 are accounted for" in result.stderr
+    assert "nais: 1 message, 2 texts, 0 problems" in result.stderr
+    table = run("decode", "-f", "nais", "--table", stdin=data).stdout
+    assert [line.split()[-2:] for line in table.splitlines()[1:3]] == [
+        ["text", "ok\\n"],
+        ["text", "ff0a"],
+    ]
+    assert run("encode", stdin=result.stdout).stdout_bytes == data
 
 
 def test_a_large_file_shows_progress_on_a_terminal(
@@ -417,7 +360,7 @@ def test_a_damaged_message_inside_is_a_problem(run: Any) -> None:
     run("decode", stdin=packet)
     result = run("decode", "--nested", "--errors=-", stdin=packet, code=1)
     assert lines(result.stdout)[1]["path"] == "data"
-    assert "first in data: " in result.stderr
+    assert "first at byte 0 of <file> in data: " in result.stderr
     assert "1 problem; " in result.stderr
 
 
@@ -425,13 +368,15 @@ def test_a_dictionary_reaches_the_message_inside(run: Any, tmp_path: Path) -> No
     cfile = tmp_path / "fields.cf"
     cfile.write_text("BID { CLASS_ID 101; DATA_SIZE 9; DATA_TYPE 15; }\n")
     packet = relay(bytes.fromhex("111111120000000cc0654065fd70a3d70a3d1200"))
-    assert "has no option" in run("decode", "--dictionary", cfile, stdin=packet, code=2).stderr
+    named = ("decode", "-f", "nrep", "--dictionary", cfile)
+    assert "has no option" in run(*named, stdin=packet, code=2).stderr
+    assert "dictionary was not used" in run("decode", "--dictionary", cfile, stdin=packet).stderr
     found = lines(run("decode", "--nested", "--dictionary", cfile, stdin=packet).stdout)[1]
     assert found["fields"][0]["name"] == "BID"
     shown = run("inspect", "--dictionary", cfile, stdin=packet).stdout
     assert "BID" in shown
     assert (
-        "has no option 'nosuch'"
+        "no format has the option 'nosuch'"
         in run("decode", "--nested", "-O", "nosuch=1", stdin=packet, code=2).stderr
     )
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,8 @@ from rich.console import Console
 
 import wireloom
 from wireloom import view
-from wireloom.cli import _codec, _draw
+from wireloom.cli import _draw
 from wireloom.formats import get
-from wireloom.framing import Frame
 from wireloom.outline import Node
 
 HELLO = get("nrep").samples()["hello"]
@@ -52,7 +52,7 @@ def test_text_that_is_not_hex_is_taken_as_bytes(run: Any) -> None:
 def test_raw_and_hex_can_be_forced(run: Any) -> None:
     assert "30 30 30 33" in run("inspect", "-f", "nrep", "--raw", stdin=b"0003", code=1).stdout
     assert "odd" in run("inspect", "-f", "nrep", "--hex", stdin=b"000", code=2).stderr
-    assert "empty" in run("inspect", "--raw", stdin=b"", code=1).stderr
+    assert "the input is empty" in run("inspect", "--raw", stdin=b"").stderr
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,8 @@ def test_any_frame_can_be_picked_by_its_offset(run: Any, capture: Path, stream: 
     at = stream.index(HELLO)
     shown = run("inspect", capture, "--offset", at, "-n1").stdout
     assert shown.startswith(f"nrep at byte {at}, 10 bytes\n000000  00 03")
-    assert "empty" in run("inspect", capture, "--offset", len(stream), code=1).stderr
+    result = run("inspect", capture, "--offset", len(stream), code=1)
+    assert f"there is nothing at or behind byte {len(stream)}" in result.stderr
     result = run("inspect", "-f", "nrep", "--offset", 15, HELLO.hex() + "ff" * 5 + "fe", code=1)
     assert result.stdout.startswith("nrep at byte 15, 1 bytes: ")
 
@@ -145,23 +146,6 @@ def test_a_damaged_message_inside_is_shown_and_fails(run: Any) -> None:
     assert "tibmsg in data: " in run("inspect", frame.hex(), code=1).stdout
 
 
-def test_a_frame_that_does_not_decode_has_nothing_inside(
-    run: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Short(type(get("nrep"))):  # type: ignore[misc]
-        def framer(self, **_: Any) -> Any:
-            return self
-
-        def feed(self, data: bytes) -> list[Any]:
-            return [Frame("nrep", 0, data)]
-
-        def close(self) -> list[Any]:
-            return []
-
-    monkeypatch.setattr(_codec, "get", lambda _: Short())
-    assert "✗" in run("inspect", "-f", "nrep", HELLO[:5].hex(), code=1).stdout
-
-
 def test_html_is_a_page(run: Any, tmp_path: Path, capture: Path) -> None:
     page = tmp_path / "page.html"
     result = run("inspect", capture, "--html", page, "-n2")
@@ -209,3 +193,31 @@ def test_a_huge_message_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "… more fields" in shown
     assert "[bold]x[/bold]" in shown
     assert len(shown) < 100_000
+
+
+def test_a_frame_of_a_capture_is_found_by_its_stream_and_offset(
+    run: Any, faulty: tuple[Path, Any]
+) -> None:
+    path, _ = faulty
+    rows = [
+        json.loads(line) for line in run("decode", path, "-n", 500, code=None).stdout.splitlines()
+    ]
+    wanted = [row for row in rows if row["frame_offset"] and "text" not in row][-1]
+    where = ("--stream", wanted["stream"], "--offset", wanted["frame_offset"], "-n1")
+    shown = run("inspect", path, *where, "--no-nested").stdout
+    heading = f"{wanted['format']} at byte {wanted['frame_offset']:,} of {wanted['stream']}, "
+    assert shown.startswith(heading)
+    assert f"{wanted['ts']}, {wanted['frame_length']:,} bytes\n" in shown.splitlines()[0] + "\n"
+
+
+def test_what_an_errors_row_names_is_shown_with_its_reason(
+    run: Any, faulty: tuple[Path, Any]
+) -> None:
+    path, _ = faulty
+    table = run("decode", path, "--tables", "errors", code=1).stdout.splitlines()
+    row = next(row for row in map(json.loads, table) if row["format"] and row["stream"])
+    where = ("--stream", row["stream"], "--offset", row["frame_offset"], "-n1")
+    shown = run("inspect", path, *where, code=1).stdout
+    assert f"{row['format']} at byte {row['frame_offset']:,} of {row['stream']}" in shown
+    assert row["reason"] in shown.splitlines()[0] or "✗" in shown
+    assert "there is nothing" in run("inspect", path, "--stream", "none", code=1).stderr

@@ -111,7 +111,7 @@ def test_wrong_usage_exits_with_2(words: list[str], run: Callable[..., Any]) -> 
             "some\\nfile: Permission denied",
         ),
         (OSError("strange"), 1, "Error: strange"),
-        (KeyboardInterrupt(), 130, ""),
+        (KeyboardInterrupt(), 130, "interrupted\n"),
         (BrokenPipeError(), 141, ""),
     ],
 )
@@ -150,3 +150,32 @@ def test_lists_are_completed(words: str, option: str, incomplete: str, found: li
     (parameter,) = (each for each in command.params if each.name == option)
     items = parameter.type.shell_complete(context, parameter, incomplete)
     assert [item.value for item in items] == found
+
+
+@pytest.mark.parametrize(
+    ("words", "old", "new"),
+    [("pipeline", "--out", "--output"), ("generate", "--format", "--formats")],
+)
+def test_older_spellings_work_but_are_not_shown(
+    run: Callable[..., Any], tmp_path: Path, words: str, old: str, new: str
+) -> None:
+    assert not re.search(rf"{old}\b(?!s)", run(words, "--help").stdout)
+    assert new in run(words, "--help").stdout
+    made = tmp_path / "made.bin"
+    run(
+        "generate", "-o", made, old if words == "generate" else "--formats", "nrep", "--messages", 5
+    )
+    lake = old if words == "pipeline" else "--output"
+    run("pipeline", made, lake, tmp_path / "lake", "--master", "none")
+
+
+def test_one_thing_has_one_spelling_in_all_commands() -> None:
+    kinds: dict[str, set[str]] = {}
+    for words, command in commands():
+        for each in command.params:
+            if isinstance(each, click.Option):
+                for name in each.opts:
+                    kinds.setdefault(name, set()).add(f"{each.name}{each.multiple}")
+                    assert name != "--out", words
+    # A short name stands for one long name only.
+    assert len(kinds["-f"]) == len(kinds["-n"]) == len(kinds["-q"]) == 1

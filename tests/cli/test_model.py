@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -96,3 +97,18 @@ def test_show_one_entity(run: Any, model: Path) -> None:
     shown = run("model", "show", model, "--name", "GAUGE").stdout
     assert len(shown.splitlines()) == 2
     assert "it has GAUGE, POINT, TRUCK" in run("model", "show", model, "--name=x", code=2).stderr
+
+
+def test_a_stub_and_a_module_beside_it(run: Callable[..., Any], tmp_path: Path) -> None:
+    model = tmp_path / "models" / "fleet.blz"
+    model.parent.mkdir()
+    model.write_text("nclass POINT\n{\n@id 1\nint_32 x\n}\n")
+    shown = run("model", "stub", model).stdout
+    assert "class POINT(ModelObject):\n    x: int\n" in shown
+    out = tmp_path / "fleet.pyi"
+    run("model", "stub", model, "-o", out, "--module")
+    assert out.read_text() == shown
+    assert "install(__name__, 'models/fleet.blz')" in out.with_suffix(".py").read_text()
+    assert "exists" in run("model", "stub", model, "-o", out, code=2).stderr
+    assert ".pyi" in run("model", "stub", model, "-o", tmp_path / "fleet.txt", code=2).stderr
+    assert "--output" in run("model", "stub", model, "--module", code=2).stderr

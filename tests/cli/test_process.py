@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,7 +91,7 @@ def interruptible() -> Iterator[None]:
 
 @pytest.mark.skipif(os.name == "nt", reason="no SIGINT for one process there")
 @pytest.mark.usefixtures("interruptible")
-def test_an_interrupt_is_quiet_and_rows_so_far_are_out(stream: bytes) -> None:
+def test_an_interrupt_is_one_line_and_rows_so_far_are_out(stream: bytes) -> None:
     with subprocess.Popen(
         [*WIRELOOM, "decode", "-f", "nrep"],
         stdin=subprocess.PIPE,
@@ -106,7 +107,37 @@ def test_an_interrupt_is_quiet_and_rows_so_far_are_out(stream: bytes) -> None:
         assert process.stdout.readline().startswith(b'{"frame_offset":0,')
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
-        assert process.stderr.read() == b""
+        assert process.stderr.read() == b"interrupted\n"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no SIGINT for one process there")
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize(
+    "style", ["-o {}/out.jsonl", "--tables frames -o {}/out.csv", "-o {}/out/"]
+)
+def test_an_interrupt_leaves_no_half_file(style: str, tmp_path: Path, stream: bytes) -> None:
+    folder = tmp_path / "made"
+    folder.mkdir()
+    words = style.format(folder).split()
+    with subprocess.Popen(
+        [*WIRELOOM, "decode", "-f", "nrep", *words],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(stream * 1000)
+        process.stdin.flush()
+        for _ in range(600):
+            if any(path.is_file() for path in folder.rglob("*")) or (
+                words[-1].endswith("/") and any(folder.iterdir())
+            ):
+                break
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert process.stderr.read() == b"interrupted\n"
+    assert list(folder.rglob("*")) == []
 
 
 def test_stdin_that_is_closed_is_an_error() -> None:

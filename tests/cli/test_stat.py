@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -184,7 +186,7 @@ def test_bins_get_wider_as_the_time_gets_longer() -> None:
 
 
 def packets(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    schema = arrow_schema(table("blaze").select(_statistics.SELECT["blaze"]))
+    schema = arrow_schema(table("blaze").select(_statistics.exchange_columns()["blaze"]))
     return pa.RecordBatch.from_pylist(
         [{"stream": "tcp a:1 > b:2 #1"} | row for row in rows], schema
     )
@@ -210,7 +212,7 @@ def test_latencies_whatever_comes_first(monkeypatch: pytest.MonkeyPatch) -> None
     for join_rows in (1, 100, 1 << 18):
         monkeypatch.setattr(_statistics, "_JOIN_ROWS", join_rows)
         for order in ((asked, answered, others), (answered, others, asked)):
-            latencies = Latencies()
+            latencies = Latencies(get("blaze").columns().exchanges)
             for part in order:
                 latencies.add(packets(part))
             latencies.match()
@@ -222,7 +224,7 @@ def test_latencies_whatever_comes_first(monkeypatch: pytest.MonkeyPatch) -> None
 def test_requests_without_answers_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_statistics, "_MAX_PENDING", 50)
     monkeypatch.setattr(_statistics, "_JOIN_ROWS", 10)
-    latencies = Latencies()
+    latencies = Latencies(get("blaze").columns().exchanges)
     for start in range(0, 300, 30):
         latencies.add(packets([transaction(start + i, start + i, "TXRQST") for i in range(30)]))
     assert latencies.lost == 250
@@ -299,3 +301,50 @@ def test_bytes_that_came_again_and_better_are_counted(run: Any, tmp_path: Path) 
     path.write_bytes(pcap(packets))
     result = run("stat", path, "--format", "tibmsg", "--json", code=1)
     assert json.loads(result.stdout)["accounting"]["total"]["conflict"] == len(frame)
+
+
+def test_it_does_without_pandas(tmp_path: Path) -> None:
+    # Importing it takes longer than a small capture does.
+    path = tmp_path / "all.pcapng"
+    generate(path, messages=300, seed=1)
+    program = f"""
+import sys, click
+from wireloom.cli import main
+try:
+    main(["stat", "-q", {str(path)!r}], standalone_mode=False)
+except click.exceptions.Exit:
+    pass
+print("pandas" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stdout.splitlines()[-1] == "False", done.stderr
+
+
+def test_few_and_many_requests_are_matched_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(most: int) -> tuple[dict[str, Any], int]:
+        monkeypatch.setattr("wireloom.cli._statistics._FEW_ROWS", most)
+        latencies = Latencies()
+        random = Random(3)
+        for turn in range(40):
+            rows = [
+                {
+                    "stream": f"tcp 10.0.0.{side}:1 > 10.0.0.{1 - side}:1 #1",
+                    "ts_ns": 1000 * turn + random.randrange(5000),
+                    "type_name": random.choice(("TXRQST", "TXRESP", "SBSREQ", "SBSRES")),
+                    "txplid": 1,
+                    "txsvid": 1,
+                    "txcnid": 1,
+                    "txprid": random.randrange(30),
+                    "rqstid": random.randrange(30),
+                }
+                for side in (0, 1)
+                for _ in range(10)
+            ]
+            latencies.add(packets(rows))
+            if turn % 10 == 9:
+                latencies.match()
+        return latencies.histogram.to_dict(), latencies.lost
+
+    assert found(0) == found(1 << 30)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
+import subprocess
+import sys
+import threading
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from wireloom.cli import _parquet, _progress
+from wireloom.cli import _csv, _parquet, _progress
 from wireloom.cli._parquet import TableFiles, file_schema
 from wireloom.formats import get
 from wireloom.generate import Manifest
 from wireloom.tables import arrow_schema, table, table_names
+from wireloom.view import escape
 
 
 def options(files: dict[str, Path]) -> list[str]:
@@ -290,7 +295,7 @@ def test_bytes_of_no_format_are_kept_and_counted(run: Any, tmp_path: Path) -> No
     assert b"".join(row["raw"] for row in errors) == path.read_bytes()
     assert {row["code"] for row in errors} == {"unknown_format"}
     assert (
-        "unrecognised: 0 frames in 1 stream; 100,000 bytes = 0 decoded + 100,000" in result.stderr
+        "unrecognised: 0 frames, 2 problems; 100,000 bytes = 0 decoded + 100,000" in result.stderr
     )
 
 
@@ -355,3 +360,75 @@ def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert max(groups) <= 107
     assert len(groups) > 3
     assert found.read().column("offset").to_pylist() == [1] * 280
+
+
+@pytest.mark.parametrize("table", ["fields", "frames", "nrep", "errors", "accounting"])
+def test_csv_has_what_json_has(run: Any, made: Any, table: str) -> None:
+    path, _, _ = made
+    words = ("decode", path, "--tables", table)
+    wanted = [json.loads(line) for line in run(*words, code=None).stdout.splitlines()]
+    found = list(csv.DictReader(io.StringIO(run(*words, "--csv", code=None).stdout)))
+    assert len(found) == len(wanted)
+    for row, expected in zip(found, wanted, strict=True):
+        assert list(row) == list(expected)
+        for name, value in expected.items():
+            cell = row[name]
+            if value is None:
+                assert cell == ""
+            elif isinstance(value, bool):
+                assert cell == str(value).lower()
+            elif isinstance(value, float):
+                assert float(cell) == value
+            elif isinstance(value, (list, dict)):
+                assert json.loads(cell) == value
+            elif name.startswith("ts"):
+                assert cell[:19] == str(value)[:19]
+            elif name == "value_time":
+                assert cell.startswith(value)
+            else:
+                assert cell == escape(str(value))
+
+
+def test_csv_of_several_tables_has_the_columns_of_all(run: Any, made: Any) -> None:
+    path, _, _ = made
+    shown = run("decode", path, "--tables", "gaps,accounting,frames", "--csv", code=None).stdout
+    header = shown.splitlines()[0].split(",")
+    assert header[:3] == ["table", "source", "stream"]
+    assert {"offset", "captured", "type_name"} <= set(header)
+    rows = list(csv.DictReader(io.StringIO(shown)))
+    assert {row["table"] for row in rows} == {"accounting", "frames"}
+    assert {len(row) for row in rows} == {len(header)}
+
+
+def test_csv_rows_come_before_the_input_ends(tmp_path: Path, stream: bytes) -> None:
+    words = ["decode", "-f", "nrep", "--tables", "frames", "--csv"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "wireloom.cli", *words, "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        # The input stays open, and nobody reads more than two rows.
+        writer = threading.Thread(target=_feed, args=(process.stdin, stream * 5000))
+        writer.start()
+        assert process.stdout.readline().startswith(b"source,stream,")
+        assert process.stdout.readline().startswith(b'"<stdin>","<stdin>",0,')
+        assert process.poll() is None
+        process.kill()
+        writer.join()
+
+
+def _feed(pipe: IO[bytes], data: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        pipe.write(data)
+        pipe.flush()
+
+
+def test_bytes_in_csv_are_hex_wherever_their_array_starts() -> None:
+    values = [b"\x00\xff", None, b"", b"abc", None, b"\x01"]
+    column = pa.array(values, pa.binary())
+    for first in range(len(values) + 1):
+        expected = [None if each is None else each.hex() for each in values[first:]]
+        assert _csv._hex(column[first:]).to_pylist() == expected

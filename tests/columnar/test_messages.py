@@ -22,13 +22,14 @@ from wireloom import kernel as kernels
 from wireloom.columnar.messages import MAX_FRAME, MessageDecoder
 from wireloom.errors import OptionError
 from wireloom.formats import tibmsg
-from wireloom.rows import MESSAGE_FORMATS
+from wireloom.rows import walked_formats
 from wireloom.tables import table
 from wireloom.testing.mutations import Mutator
 from wireloom.testing.strategies import messages, options
 from wireloom.wire import Limits
 
-FORMATS = (*MESSAGE_FORMATS, None)
+WALKED = walked_formats()
+FORMATS = (*WALKED, None)
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def is_slow(kernel):
 def _corpus(name, most=4096):
     """Golden vectors; for payloads those of every format, and some that are none."""
     if name is None:
-        found = [data for each in MESSAGE_FORMATS for data in seeds(each, most)]
+        found = [data for each in WALKED for data in seeds(each, most)]
         return [*found, b"no message", b"", found[0] + found[0], found[0] + b"more"]
     return seeds(name, most) + carriers(name, min(most, 600))
 
@@ -83,7 +84,7 @@ def test_mutants_in_every_way(name, kernel, is_slow):
         check_messages(name, frames, kernel=kernel, options=given, **way)
 
 
-@pytest.mark.parametrize("name", MESSAGE_FORMATS)
+@pytest.mark.parametrize("name", WALKED)
 def test_every_cut_and_every_bit_of_a_message(name, kernel, is_slow):
     samples = [data for data in _corpus(name, 100) if len(data) > 50][: 1 if is_slow else 4]
     for data in samples:
@@ -95,7 +96,7 @@ def test_every_cut_and_every_bit_of_a_message(name, kernel, is_slow):
         check_messages(name, frames, kernel=kernel, options=options_for(name))
 
 
-@pytest.mark.parametrize("name", MESSAGE_FORMATS)
+@pytest.mark.parametrize("name", WALKED)
 @settings(
     max_examples=20,
     deadline=None,
@@ -128,7 +129,7 @@ def test_each_column_alone_is_the_same(name, is_timed, kernel, is_slow):
             )
 
 
-@pytest.mark.parametrize("name", MESSAGE_FORMATS)
+@pytest.mark.parametrize("name", WALKED)
 @pytest.mark.parametrize(
     "limits",
     [
@@ -144,7 +145,7 @@ def test_limits(name, limits, kernel, is_slow):
     check_messages(name, frames, kernel=kernel, options=options_for(name), limits=limits)
 
 
-@pytest.mark.parametrize("name", MESSAGE_FORMATS)
+@pytest.mark.parametrize("name", WALKED)
 def test_payloads_are_left_alone_when_they_are_not_wanted(name, kernel, is_slow):
     frames = _corpus(name, 500)[:: 40 if is_slow else 4]
     found = check_messages(name, frames, kernel=kernel, options=options_for(name), nested=False)

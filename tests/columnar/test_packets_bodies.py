@@ -11,9 +11,7 @@ import pytest
 from oracles.twins import batch_of
 
 from wireloom import kernel as kernels
-from wireloom.columnar.assembly import Keys
-from wireloom.columnar.bodies import BodyDecoder
-from wireloom.columnar.bodyobjects import object_rows
+from wireloom.arrow.frames import Keys
 from wireloom.columnar.packets import PacketDecoder
 from wireloom.errors import DecodeError, OptionError
 from wireloom.formats import get, tibmsg
@@ -29,6 +27,8 @@ from wireloom.formats.blaze import (
     get_dialect,
     new_value,
 )
+from wireloom.formats.blaze.bodies.decoder import BodyDecoder
+from wireloom.formats.blaze.bodies.objects import object_rows
 from wireloom.formats.blaze.codes import Encoding
 from wireloom.tables import table
 from wireloom.testing.mutations import Mutator
@@ -187,12 +187,16 @@ def _same(row, wanted):
     return True
 
 
+def reader(model, columns=None, **settings):
+    return BodyDecoder(model, table("fields").select(columns), **settings)
+
+
 def check(frames, kernel, subscriptions=None, **settings):
-    decoder = BodyDecoder(MODEL, kernel=kernel, **settings)
+    decoder = reader(MODEL, kernel=kernel, subscriptions=subscriptions, **settings)
     dialect = settings.get("dialect", "document")
     more = {key: settings[key] for key in ("limits", "strict") if key in settings}
     wanted, errors = _wanted(frames, subscriptions or {}, dialect, **more)
-    rows, found_errors = _found(decoder, frames, decoder.subscriptions(subscriptions))
+    rows, found_errors = _found(decoder, frames, decoder.state())
     assert found_errors == errors
     assert len(rows) == len(wanted)
     for row, want in zip(rows, wanted, strict=True):
@@ -285,8 +289,8 @@ def test_limits_hold(kernel):
 def test_classes_that_the_model_does_not_have_are_errors(kernel):
     frames = [_request(999, b"\0\0\0\0"), _request("POINT", b"\0\0\0\0", 9)]
     assert check(frames, kernel) == []
-    decoder = BodyDecoder(MODEL, kernel=kernel)
-    known = decoder.subscriptions()
+    decoder = reader(MODEL, kernel=kernel)
+    known = decoder.state()
     frames = [_subscribe(1, 999), _answer(1, 5), _event(5, b"\0\0\0\0")]
     frames += [_subscribe(2, "POINT", 9), _answer(2, 6), _event(6, b"\0\0\0\0")]
     rows, errors = _found(decoder, frames, known)
@@ -295,8 +299,8 @@ def test_classes_that_the_model_does_not_have_are_errors(kernel):
 
 
 def test_events_have_the_class_of_their_subscription(kernel):
-    decoder = BodyDecoder(MODEL, kernel=kernel)
-    known = decoder.subscriptions()
+    decoder = reader(MODEL, kernel=kernel)
+    known = decoder.state()
     point, stop = _body("POINT", {"x": 1}), _body("STOP", {"minutes": 2})
     # One direction first, then the other: the driver gives both the same `known`.
     asked = [
@@ -312,12 +316,12 @@ def test_events_have_the_class_of_their_subscription(kernel):
     assert [row["name"] for row in rows] == ["minutes", "x", "x"]
     later, _ = _found(decoder, [_event(9, point)], known, base=5000)
     assert [row["frame_offset"] for row in later] == [5000]
-    other, _ = _found(decoder, [_event(9, point)], decoder.subscriptions())
+    other, _ = _found(decoder, [_event(9, point)], decoder.state())
     assert other == []
 
 
 def test_a_partial_download_is_a_request_too(kernel):
-    decoder = BodyDecoder(MODEL, kernel=kernel)
+    decoder = reader(MODEL, kernel=kernel)
     frames = [
         SubscriptionRequest(
             sbstyp=1,
@@ -334,21 +338,21 @@ def test_a_partial_download_is_a_request_too(kernel):
         _answer(1, 5),
         _event(5, _body("POINT", {"x": 1})),
     ]
-    rows, errors = _found(decoder, frames, decoder.subscriptions())
+    rows, errors = _found(decoder, frames, decoder.state())
     assert len(rows) == 1
     assert errors == []
 
 
 def test_many_subscriptions(kernel):
     count = 3000 if kernel is not kernels.interpreted() else 200
-    decoder = BodyDecoder(MODEL, kernel=kernel)
+    decoder = reader(MODEL, kernel=kernel)
     random = Random(1)
     ids = random.sample(range(1, 1 << 32), count)
     body = _body("POINT", {"x": 1})
     frames = [_subscribe(number, "POINT") for number in ids]
     frames += [_answer(number, number) for number in ids]
     frames += [_event(number, body) for number in ids]
-    rows, errors = _found(decoder, frames, decoder.subscriptions())
+    rows, errors = _found(decoder, frames, decoder.state())
     assert len(rows) == count
     assert errors == []
 
@@ -358,27 +362,27 @@ def test_given_subscriptions(kernel):
     frames = [_event(3, point), _event(4, point), _event(5, point)]
     given = {3: ("POINT", Encoding.INDEXNOTZERO), 4: (301, "INDEXDELTA")}
     assert len(check(frames, kernel, given)) == 2
-    decoder = BodyDecoder(MODEL, kernel=kernel)
     for wrong in ({3: "LORRY"}, {3: ("POINT", "MORSE")}):
         with pytest.raises(OptionError):
-            decoder.subscriptions(wrong)
-    assert len(_found(decoder, frames, decoder.subscriptions({5: "POINT"}))[0]) == 1
+            reader(MODEL, kernel=kernel, subscriptions=wrong)
+    decoder = reader(MODEL, kernel=kernel, subscriptions={5: "POINT"})
+    assert len(_found(decoder, frames, decoder.state())[0]) == 1
 
 
 def test_frames_that_are_no_packets_are_passed_over(kernel):
-    decoder = BodyDecoder(MODEL, kernel=kernel)
+    decoder = reader(MODEL, kernel=kernel)
     frame = _request("POINT", _body("POINT", {"x": 1}))
-    rows, _ = _found(decoder, [frame] * 3, decoder.subscriptions(), passed_over=[1])
+    rows, _ = _found(decoder, [frame] * 3, decoder.state(), passed_over=[1])
     assert [row["frame_offset"] for row in rows] == [0, 2 * len(frame)]
 
 
 def test_small_batches_and_large_bodies(kernel):
-    decoder = BodyDecoder(MODEL, kernel=kernel, batch=4)
+    decoder = reader(MODEL, kernel=kernel, batch=4)
     frames = [_request("TRUCK", _body("TRUCK", TRUCK))] * 3 + [
         _request("POINT", _body("POINT", {"x": 1}))
     ] * 9
     wanted, _ = _wanted(frames, {})
-    rows, errors = _found(decoder, frames, decoder.subscriptions())
+    rows, errors = _found(decoder, frames, decoder.state())
     assert not errors
     assert all(map(_same, rows, wanted))
     assert len(rows) == len(wanted)
@@ -391,13 +395,13 @@ def test_each_column_alone_is_the_same(kernel):
     times = memoryview(bytearray(24)).cast("q")
     times[0], times[1], times[2] = 1999, -1, 5000
     keys = {"ts_ns": times, "source": "f", "stream": "s"}
-    whole = BodyDecoder(MODEL, kernel=kernel)
-    rows, _ = _found(whole, frames, whole.subscriptions(), **keys)
+    whole = reader(MODEL, kernel=kernel)
+    rows, _ = _found(whole, frames, whole.state(), **keys)
     assert {row["ts_ns"] for row in rows} == {1999, -1, 5000}
     assert {row["ts"].microsecond for row in rows} == {1, 999_999, 5}
     for column in table("fields").names:
-        alone = BodyDecoder(MODEL, kernel=kernel, columns=[column])
-        found, _ = _found(alone, frames, alone.subscriptions(), **keys)
+        alone = reader(MODEL, kernel=kernel, columns=[column])
+        found, _ = _found(alone, frames, alone.state(), **keys)
         assert found == [{column: row[column]} for row in rows]
 
 
@@ -405,7 +409,7 @@ def test_many_paths_are_forgotten_in_time(kernel):
     if kernel is kernels.interpreted():
         pytest.skip("slow")
     model = from_blz("nclass P\n{\n@id 1\nbyte b\n}\nnclass Q\n{\n@id 2\nP[65536] many\n}\n")
-    decoder = BodyDecoder(model, kernel=kernel)
+    decoder = reader(model, kernel=kernel)
     count = 30_000
     inner = b"".join(
         place.to_bytes(2, "little") + b"\3\0\0\0" + b"\1\0\7" for place in range(count)
@@ -413,7 +417,7 @@ def test_many_paths_are_forgotten_in_time(kernel):
     body = b"\1\0" + len(inner).to_bytes(4, "little") + inner
     frame = _request(2, len(body).to_bytes(4, "little") + body)
     for _ in range(2):
-        rows, errors = _found(decoder, [frame], decoder.subscriptions())
+        rows, errors = _found(decoder, [frame], decoder.state())
         assert not errors
         assert len(rows) == 1 + 2 * count
         assert rows[-1]["path"] == f"body.many[{count - 1}]"
@@ -426,10 +430,10 @@ def _texts(decoder, batch, known, over=()):
 
 
 def test_bodies_as_json_beside_their_packets(kernel):
-    decoder = BodyDecoder(MODEL, kernel=kernel)
+    decoder = reader(MODEL, kernel=kernel)
     packets = PacketDecoder("blaze", columns=["frame_offset", "nclass"], kernel=kernel)
     point = _body("POINT", {"x": 1, "label": "a"})
-    known = decoder.subscriptions()
+    known = decoder.state()
     frames = [_subscribe(1, "POINT"), _answer(1, 5), _event(5, point), _event(6, point)]
     frames += [b"\0" * 12, _request("POINT", point), _request("POINT", b"\1"), frames[2] + b"more"]
     batch = batch_of("blaze", frames)
@@ -441,7 +445,7 @@ def test_bodies_as_json_beside_their_packets(kernel):
         bodies.extend(made)
         return texts
 
-    (made,) = packets.decode(batch, nclass=read)
+    (made,) = packets.decode(batch, bodies=read)
     value = '{"x": 1, "label": "a"}'
     assert made.rows["nclass"].to_pylist() == [None, None, value, None, value, None, value]
     assert [each.index for made in bodies for each in made.refused] == [6]
@@ -450,23 +454,23 @@ def test_bodies_as_json_beside_their_packets(kernel):
 
 
 def test_texts_of_many_subscriptions(kernel):
-    decoder = BodyDecoder(MODEL, kernel=kernel)
+    decoder = reader(MODEL, kernel=kernel)
     body = _body("POINT", {"x": 1})
     frames = [_subscribe(number, "POINT") for number in range(1, 101)]
     frames += [_answer(number, number) for number in range(1, 101)]
     frames += [_event(number, body) for number in range(1, 101)]
-    _, texts = _texts(decoder, batch_of("blaze", frames), decoder.subscriptions())
+    _, texts = _texts(decoder, batch_of("blaze", frames), decoder.state())
     assert texts.to_pylist() == [None] * 200 + ['{"x": 1}'] * 100
 
 
 def test_requests_of_the_other_direction_are_known_from_a_frame_on(kernel):
-    decoder = BodyDecoder(MODEL, kernel=kernel)
+    decoder = reader(MODEL, kernel=kernel)
     point, stop = _body("POINT", {"x": 1}), _body("STOP", {"minutes": 2})
     frames = [_answer(1, 5), _event(5, point), _answer(1, 5), _event(5, stop), _event(6, stop)]
     batch = batch_of("blaze", frames)
     first, second = (2 << 28 | MODEL.nclass(name).id for name in ("POINT", "STOP"))
     told = [(0, 1, first), (2, 1, second)]
-    words = decoder.classes(batch, decoder.subscriptions(), told=told)
+    words = decoder.classes(batch, decoder.state(), told=told)
     assert list(words) == [0, first, 0, second, 0]
     assert [each[:3] for each in decoder.lessons(batch)] == [(0, False, 1), (2, False, 1)]
 
@@ -475,10 +479,10 @@ def test_names_that_look_like_the_hex_of_others(kernel):
     model = from_blz(
         "nclass P\n{\n@id 1\nascii[4] a\n}\nnclass Q\n{\n@id 2\nascii[4] a\nbyte a_hex\n}\n"
     )
-    decoder = BodyDecoder(model, kernel=kernel)
+    decoder = reader(model, kernel=kernel)
     body = b"\x08\0\0\0" + b"\1\0\2\0\0\0\xff\xfe"
     _, texts = _texts(
-        decoder, batch_of("blaze", [_request(1, body), _request(2, body)]), decoder.subscriptions()
+        decoder, batch_of("blaze", [_request(1, body), _request(2, body)]), decoder.state()
     )
     assert texts.to_pylist() == ['{"a_hex": "fffe"}', '{"a_hex_": "fffe"}']
 
@@ -495,8 +499,8 @@ def test_text_of_every_kind_as_json(kernel):
         given = {k: v for k, v in given.items() if not (k == "b" and ord(v) > 127)}
         made = encode_nclass(new_value(model, "P", given), Encoding.INDEXNOTZERO)
         frames.append(_request(1, made))
-    decoder = BodyDecoder(model, kernel=kernel)
-    _, texts = _texts(decoder, batch_of("blaze", frames), decoder.subscriptions())
+    decoder = reader(model, kernel=kernel)
+    _, texts = _texts(decoder, batch_of("blaze", frames), decoder.state())
     wanted = [get("blaze").decode(raw, model=model).nclass.to_values() for raw in frames]
     assert texts.to_pylist() == [json.dumps(value) for value in wanted]
 
@@ -520,9 +524,9 @@ def test_payloads_that_may_be_messages(kernel):
         for name, value in values
     ]
     frames += [_request(9, quote), _event(4, quote), _request("POINT", quote)]
-    decoder = BodyDecoder(model, kernel=kernel)
+    decoder = reader(model, kernel=kernel)
     batch = batch_of("blaze", frames)
-    words = decoder.classes(batch, decoder.subscriptions())
+    words = decoder.classes(batch, decoder.state())
     found = [
         (frame, run.path, bytes(run.data[start : start + size]))
         for made in decoder.read(batch, words, Keys("", "", 0, None), payloads=True)

@@ -16,9 +16,7 @@ import pytest
 from oracles.twins import batch_of
 
 from wireloom import kernel as kernels
-from wireloom.columnar.assembly import Keys
-from wireloom.columnar.bodies import BodyDecoder
-from wireloom.columnar.bodyobjects import object_rows
+from wireloom.arrow.frames import Keys
 from wireloom.errors import DecodeError
 from wireloom.formats import get
 from wireloom.formats.blaze import (
@@ -30,9 +28,12 @@ from wireloom.formats.blaze import (
     encode_nclass,
     get_dialect,
 )
+from wireloom.formats.blaze.bodies.decoder import BodyDecoder
+from wireloom.formats.blaze.bodies.objects import object_rows
 from wireloom.formats.blaze.codes import Encoding
 from wireloom.formats.blaze.declarations import PRIMITIVES
 from wireloom.formats.blaze.nclass import layout_of
+from wireloom.tables import table
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
 DIALECTS = ("document", "2017", "2019")
@@ -195,9 +196,17 @@ def plain(value):
 
 
 def check(model, frames, kernel, subscriptions, dialect, limits=DEFAULT_LIMITS, batch=1 << 16):
-    decoder = BodyDecoder(model, kernel=kernel, dialect=dialect, limits=limits, batch=batch)
+    decoder = BodyDecoder(
+        model,
+        table("fields"),
+        subscriptions=subscriptions,
+        kernel=kernel,
+        dialect=dialect,
+        limits=limits,
+        batch=batch,
+    )
     given = batch_of("blaze", frames)
-    words = decoder.classes(given, decoder.subscriptions(subscriptions))
+    words = decoder.classes(given, decoder.state())
     made = list(decoder.read(given, words, Keys("", "", 0, None), texts=True))
     for each in made:
         each.rows.validate(full=True)

@@ -23,7 +23,9 @@ from wireloom.columnar.messages import MessageDecoder
 from wireloom.formats import qform, tibmsg, tibrv
 from wireloom.formats._tib.values import BLANK, Date, Time
 from wireloom.formats.tibmsg import Field, FieldType
-from wireloom.rows import MESSAGE_FORMATS
+from wireloom.rows import walked_formats
+
+WALKED = walked_formats()
 
 
 def _wide(frames, columns, kernel, format="tibmsg", **options):
@@ -145,9 +147,9 @@ def test_timestamps(kernel):
     assert row["WHEN"] == when
 
 
-@pytest.mark.parametrize("name", [*MESSAGE_FORMATS, None])
+@pytest.mark.parametrize("name", [*WALKED, None])
 def test_every_type_for_every_field_of_the_golden_vectors(name, kernel):
-    frames = [data for each in MESSAGE_FORMATS if name in (each, None) for data in seeds(each, 400)]
+    frames = [data for each in WALKED if name in (each, None) for data in seeds(each, 400)]
     frames = frames[:: 60 if kernel is kernels.interpreted() else 6]
     given = options_for(name)
     names = names_in(name, frames, **given)[:60]

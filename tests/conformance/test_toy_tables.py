@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
 from wireloom import kernel
+from wireloom.arrow.arrays import strings
+from wireloom.arrow.bodies import Bodies, BodyRows
+from wireloom.arrow.frames import FrameBatch, Keys, Refused
+from wireloom.arrow.types import schema_of
 from wireloom.cli import main
 from wireloom.columnar.framing import scan_frames
 from wireloom.columnar.messages import MessageDecoder
 from wireloom.columnar.packets import PacketDecoder
 from wireloom.columnar.split import scan_parallel
+from wireloom.columns import Column, Columns, Table
+from wireloom.errors import DecodeError, OptionError
+from wireloom.format import Option
 from wireloom.formats import REGISTRY, _load, get
 from wireloom.framing import Problem, scan
-from wireloom.tables import table
+from wireloom.tables import _packet_table, table
 from wireloom.wire import DEFAULT_LIMITS
 
 HERE = Path(__file__).parent
@@ -32,6 +41,7 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setitem(REGISTRY, "note", "toy_note")
     yield
     _load.cache_clear()
+    _packet_table.cache_clear()
 
 
 @pytest.fixture(params=["compiled", "interpreted"])
@@ -81,6 +91,12 @@ def test_packets_have_typed_columns(either: Any) -> None:
         "x": "i32",
         "colour": "name",
         "speed": "i32",
+        "flags": "i32",
+        "stamp": "text",
+        "since": "i64",
+        "until": "i64",
+        "load": "binary",
+        "tail": "binary",
     }
     decoder = PacketDecoder("toy", kernel=either)
     rows = [
@@ -171,32 +187,53 @@ def test_problems_are_rows_of_errors(tmp_path: Path) -> None:
     assert account["captured"] == len(damaged()) == account["decoded"] + account["quarantined"]
 
 
+def write_pcapng(path: Path, data: bytes) -> None:
+    """The stream in both directions of a TCP connection."""
+    from wireloom.generate.traffic.containers import pcapng
+    from wireloom.generate.traffic.conversation import Conversation
+
+    talk = Conversation("10.0.0.1:4000", "10.0.0.2:6543", mss=50)
+    packets = [*talk.open(), *talk.send(data), *talk.answer(data), *talk.close()]
+    path.write_bytes(pcapng(packets, link_type=talk.link_type))
+
+
 @pytest.mark.parametrize("options", [[], ["--ports", "6543=toy"], ["--format", "toy"]])
-def test_the_commands_read_a_capture(options: list[str], tmp_path: Path) -> None:
-    path = tmp_path / "toy.pcap"
-    write_pcap(path, stream())
-    decoded = CliRunner().invoke(main, ["decode", str(path), "--json", *options])
+@pytest.mark.parametrize("name", ["toy.bin", "toy.pcap", "toy.pcapng"])
+def test_the_commands_read_a_capture(name: str, options: list[str], tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(stream())
+    if name != "toy.bin":
+        (write_pcap if name == "toy.pcap" else write_pcapng)(path, stream())
+    count = 40 if name == "toy.pcapng" else 20
+    run = CliRunner().invoke
+    decoded = run(main, ["decode", str(path), "--json", *options])
     assert decoded.exit_code == 0, decoded.output
-    assert '"colour"' in decoded.output
-    stat = CliRunner().invoke(main, ["stat", str(path), "--json", *options])
+    rows = [json.loads(line) for line in decoded.stdout.splitlines()]
+    assert [row["format"] for row in rows] == ["toy"] * count
+    assert rows[1]["colour"] == "RED"
+    stat = run(main, ["stat", str(path), "--json", *options])
     assert stat.exit_code == 0, stat.output
-    assert "toy" in json.dumps(stat.output)
+    total = json.loads(stat.stdout)["accounting"]["total"]
+    assert (total["frames"], total["decoded"]) == (count, count // 20 * len(stream()))
+    wanted = "frames,toy,messages,fields,errors,accounting"
+    out = tmp_path / "tables"
+    made = run(main, ["decode", str(path), "--tables", wanted, "-o", f"{out}/", *options])
+    assert made.exit_code == 0, made.output
+    counts = {each.stem: pq.read_metadata(each).num_rows for each in out.rglob("*.parquet")}
+    assert counts["frames"] == counts["toy"] == count
+    assert (counts["messages"], counts["fields"]) == (count // 4, 3 * count // 4)
 
 
 @pytest.mark.parametrize("options", [{}, {"ports": {6543: "toy"}}])
 def test_tcp_in_pcapng_goes_through_the_pipeline_into_a_lake(
     options: dict[str, Any], tmp_path: Path
 ) -> None:
-    from wireloom.generate.traffic.containers import pcapng
-    from wireloom.generate.traffic.conversation import Conversation
     from wireloom.lake import Lake, read, totals
     from wireloom.pipeline import run_pipeline
     from wireloom.tabulate import Settings
 
-    talk = Conversation("10.0.0.1:4000", "10.0.0.2:6543", mss=50)
-    packets = [*talk.open(), *talk.send(stream()), *talk.answer(stream()), *talk.close()]
     path = tmp_path / "toy.pcapng"
-    path.write_bytes(pcapng(packets, link_type=talk.link_type))
+    write_pcapng(path, stream())
     run_pipeline(path, tmp_path / "lake", Settings(**options))
     lake = Lake(tmp_path / "lake")
     assert [read(lake, name).num_rows for name in ("toy", "messages", "fields")] == [40, 10, 30]
@@ -209,3 +246,192 @@ def test_tcp_in_pcapng_goes_through_the_pipeline_into_a_lake(
         "missing": 0,
         "frames": 40,
     }
+
+
+def test_rows_are_those_of_the_object_path(either: Any) -> None:
+    toy = get("toy")
+    frames = [data for data in toy.samples().values() for _ in range(3)]
+    decoder = PacketDecoder("toy", kernel=either)
+    found = [
+        row
+        for batch in scan_frames("toy", b"".join(frames), kernel=either)
+        for made in decoder.decode(batch)
+        for row in made.rows.to_pylist()
+    ]
+    own = [column.name for column in table("toy").columns[7:]]
+    wanted = [
+        toy.columns().row(toy.decode(each, limits=DEFAULT_LIMITS, strict=False)) for each in frames
+    ]
+    assert [[row[name] for name in own] for row in found] == [
+        [row.get(name) for name in own] for row in wanted
+    ]
+
+
+# --- an option of its own -------------------------------------------------------------------------
+
+
+def names_of(tables: Any) -> list[str]:
+    return [row["name"] for name, batch in tables if name == "fields" for row in batch.to_pylist()]
+
+
+def test_its_options_are_those_of_tables(tmp_path: Path, either: Any) -> None:
+    from wireloom.tabulate import Settings, tabulate
+
+    path = tmp_path / "toy.bin"
+    path.write_bytes(stream())
+    assert names_of(tabulate(path, shout=True))[:3] == ["WHAT", "CUPS", "LEAF"]
+    for settings in (
+        Settings(options={"note.skip": ("what", "cups")}),
+        Settings(options={"skip": "what, cups"}),
+        Settings.from_options({"note.skip": "what,cups"}),
+        Settings.from_options({"skip": "what,cups", "note.shout": "false"}),
+    ):
+        assert settings.options["note.skip"] == ("what", "cups")
+        assert names_of(tabulate(path, settings)) == ["leaf"] * 5
+    with pytest.raises(OptionError, match=r"there is no option 'toy\.skip'"):
+        Settings.from_options({"toy.skip": "what"})
+    with pytest.raises(OptionError, match="shout must be true or false"):
+        Settings.from_options({"note.shout": "perhaps"})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--shout", "--skip", "what,cups"],
+        ["--shout", "--skip=what", "--skip", "cups"],
+        ["-O", "shout=true", "-O", "skip=what,cups"],
+        ["-O", "note.shout=yes", "-O", "note.skip=what,cups"],
+    ],
+)
+@pytest.mark.parametrize("name", ["toy.bin", "toy.pcap"])
+def test_its_options_are_those_of_the_commands(
+    name: str, options: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(stream())
+    if name.endswith("pcap"):
+        write_pcap(path, stream())
+    run = CliRunner().invoke
+    made = run(main, ["decode", str(path), "--tables", "fields", "--json", *options])
+    assert made.exit_code == 0, made.output
+    assert [json.loads(line)["name"] for line in made.stdout.splitlines()] == ["LEAF"] * 5
+    decoded = run(main, ["decode", str(path), "--nested", "--json", *options])
+    assert decoded.exit_code == 0, decoded.output
+    rows = [json.loads(line) for line in decoded.stdout.splitlines()]
+    notes = [row for row in rows if row["format"] == "note"]
+    assert [[field["name"] for field in row["fields"]] for row in notes] == [["LEAF"]] * 5
+    lake = str(tmp_path / "lake")
+    piped = run(main, ["pipeline", str(path), "--out", lake, "--master", "none", "-q", *options])
+    assert piped.exit_code == 0, piped.output
+    from wireloom.lake import Lake, read
+
+    assert read(Lake(lake), "fields")["name"].to_pylist() == ["LEAF"] * 5
+
+
+def test_formats_lists_its_options() -> None:
+    shown = CliRunner().invoke(main, ["formats", "note", "--json"])
+    options = {each["name"]: each for each in json.loads(shown.stdout)["options"]}
+    assert options["skip"]["type"] == "list"
+    assert options["shout"]["type"] == "flag"
+
+
+def test_inspect_shows_its_fields(tmp_path: Path) -> None:
+    path = tmp_path / "toy.bin"
+    path.write_bytes(get("toy").samples()["move"])
+    shown = CliRunner().invoke(main, ["inspect", str(path)])
+    assert shown.exit_code == 0, shown.output
+    assert "colour" in shown.output
+
+
+def test_the_page_of_tables_has_its_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(HERE.parent.parent / "docs"))
+    import generate  # type: ignore[import-not-found]
+
+    page = generate.tables_page()
+    assert "to the right" in page
+    assert "`until`" in page
+
+
+# --- bodies ---------------------------------------------------------------------------------------
+
+
+class Said(Bodies):
+    """Reads what is said as words, each of which is a field."""
+
+    def __init__(self, table: Table, least: int) -> None:
+        self._table = table
+        self._least = least
+
+    def read(
+        self,
+        batch: FrameBatch,
+        words: memoryview,
+        keys: Keys,
+        *,
+        passed_over: Iterable[int] = (),
+        texts: bool = False,
+        payloads: bool = False,
+    ) -> Iterator[BodyRows]:
+        rows: list[dict[str, Any]] = []
+        refused: list[Refused] = []
+        said: list[str | None] = [None] * batch.count
+        for index in range(batch.count):
+            raw = batch.frame(index)
+            if raw[2] != 1 or raw[5:].startswith(b"\xf0NOT"):
+                continue
+            found = raw[5:].decode().split()
+            if any(len(word) < self._least for word in found):
+                error = DecodeError("a word is short", offset=5, path="text", code="short")
+                refused.append(Refused(index, keys.offset(index, batch), raw, error))
+                continue
+            said[index] = "|".join(found)
+            key = keys.row(index, batch) | {"path": "text", "is_blank": False}
+            for position, word in enumerate(found):
+                value = {"position": position, "type": "string", "value_text": word}
+                rows.append(key | value | {"size": len(word)})
+        made = pa.RecordBatch.from_pylist(rows, schema_of(self._table))
+        yield BodyRows(made, refused, strings(said) if texts else None, [] if payloads else None)
+
+
+class SaidColumns(Columns):
+    """How the toy becomes columns when somebody wants its words."""
+
+    payload = "text"
+    extra = (Column("said", "text", "the words"),)
+    body = "said"
+    body_options = ("least",)
+
+    def bodies(self, options: Mapping[str, Any], *, table: Table, **_: Any) -> Bodies | None:
+        return Said(table, options["least"]) if "least" in options else None
+
+
+def test_a_format_may_have_bodies(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, either: Any
+) -> None:
+    from wireloom.tabulate import tabulate
+
+    toy = type(get("toy"))
+    columns = SaidColumns()
+    monkeypatch.setattr(toy, "columns", lambda self: columns)
+    monkeypatch.setattr(toy, "options", (Option("least", "letters of a word", default=1),))
+    _packet_table.cache_clear()
+    from toy_format import Say
+
+    path = tmp_path / "toy.bin"
+    path.write_bytes(b"".join(Say(text=text).encode() for text in (b"good day", b"a b", b"bye")))
+    tables: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for name, batch in tabulate(path, least=3):
+        tables[name] += batch.to_pylist()
+    assert [row["said"] for row in tables["toy"]] == ["good|day", None, "bye"]
+    assert [(row["path"], row["value_text"]) for row in tables["fields"]] == [
+        ("text", "good"),
+        ("text", "day"),
+        ("text", "bye"),
+    ]
+    [error] = tables["errors"]
+    assert error | {"layer": "message", "format": "toy", "code": "short", "path": "text"} == error
+    tables.clear()
+    for name, batch in tabulate(path):
+        tables[name] += batch.to_pylist()
+    assert [row["said"] for row in tables["toy"]] == [None] * 3
+    assert not tables["fields"]

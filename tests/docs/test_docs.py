@@ -19,7 +19,13 @@ from wireloom.tables import table, table_names
 
 DOCS = Path(__file__).parents[2] / "docs"
 README = DOCS.parent / "README.md"
-MADE = ("cli.md", "nrep-entry-point-reference.md", "tables.md")
+MADE = (
+    "blaze-broker-reference.md",
+    "cli.md",
+    "nais-settings.md",
+    "nrep-entry-point-reference.md",
+    "tables.md",
+)
 PAGES = [README, *sorted(path for path in DOCS.glob("*.md") if path.name not in MADE)]
 
 
@@ -113,9 +119,33 @@ def test_page_of_an_entry_point_names_every_setting_metric_and_reason(generate: 
 
     page = generate.entry_point_page()
     assert all(f"| `{option.path}` |" in page for option in options(EntryPointSettings))
-    assert all(f"| `{metric.full_name}` |" in page for metric in METRICS)
+    assert all(f"| `wireloom_nrep_{metric.name}" in page for metric in METRICS)
     assert all(f"| `{reason.name.lower()}` |" in page for reason in Reason)
+
+
+def test_page_of_a_junction_names_every_setting_metric_and_reason(generate: ModuleType) -> None:
+    from wireloom.formats.nais.counters import DROPS
+    from wireloom.services._shell.settings import options
+    from wireloom.services.nais.metrics import METRICS, PREFIX
+    from wireloom.services.nais.settings import JunctionSettings, LineSettings
+
+    page = generate.nais_settings_page()
+    for cls in (JunctionSettings, LineSettings):
+        assert all(f"| `{option.path}` |" in page for option in options(cls))
+    assert all(f"| `{PREFIX}{info.name}" in page for info in METRICS)
+    assert all(f"| `{reason}` |" in page for reason in DROPS)
 
 
 def test_a_cell_of_a_table_stays_one_cell(generate: ModuleType) -> None:
     assert generate.cell("a | b\nc") == "a \\| b c"
+
+
+def test_reference_of_the_broker_has_its_settings_metrics_and_codes(generate: ModuleType) -> None:
+    from wireloom.services._shell.settings import options
+    from wireloom.services.blaze.declared import METRICS
+    from wireloom.services.blaze.settings import BrokerSettings
+
+    page = generate.broker_page()
+    assert all(f"`{option.path}`" in page for option in options(BrokerSettings))
+    assert all(f"`wireloom_blaze_{name}" in page for name in METRICS)
+    assert "| BLZCOD | 203 |" in page

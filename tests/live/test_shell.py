@@ -276,7 +276,7 @@ def test_settings_come_from_a_file_and_the_command_line_wins() -> None:
         ("is-loud = true", "is-load = true", 2, "did you mean is_loud"),
         ('size = "4 KB"', "size = -1", 4, "whole number"),
         ("size = 3", 'size = "x"', 6, "whole number"),
-        ("size = 3", "sise = 3", 6, "did you mean size"),
+        ("size = 3", "sizes = 3", 6, "did you mean size"),
         ("[inner]", "[inner", 3, "line 3"),
     ],
 )

@@ -34,7 +34,7 @@ from wireloom.generate.traffic import (
     pcapng,
     udp,
 )
-from wireloom.rows import MESSAGE_FORMATS, frame_rows, payload_rows
+from wireloom.rows import frame_rows, message_formats, payload_rows
 from wireloom.tables import arrow_schema
 from wireloom.tabulate import Batches, Settings
 
@@ -264,7 +264,7 @@ def _stream(
 
 def _frame(found: Rows, key: dict[str, Any], data: bytes, format: str) -> dict[str, Any] | None:
     """The rows of a frame; if it cannot be read, the row of `errors` instead."""
-    is_message = format in MESSAGE_FORMATS
+    is_message = format in message_formats()
     frame = key | {"format": format, "type_code": None, "type_name": None, "raw": data}
     try:
         if is_message:

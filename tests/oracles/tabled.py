@@ -21,7 +21,7 @@ from wireloom.columnar.messages import MessageDecoder
 from wireloom.columnar.wide import Choice, wide_cells
 from wireloom.errors import DecodeError
 from wireloom.formats.qform import SYSTEM, load
-from wireloom.rows import MESSAGE_FORMATS, FrameRows, frame_rows, payload_rows
+from wireloom.rows import FrameRows, frame_rows, payload_rows, walked_formats
 from wireloom.tables import Table, arrow_schema, table
 from wireloom.testing.vectors import golden
 from wireloom.wire import Limits
@@ -279,7 +279,7 @@ def options_for(format: str | None) -> Mapping[str, Any]:
 
 def carriers(format: str, most: int = 600) -> list[bytes]:
     """Messages of a format, each with a golden vector of any format in a field of opaque bytes."""
-    payloads = [data for name in MESSAGE_FORMATS for data in seeds(name, most)]
+    payloads = [data for name in walked_formats() for data in seeds(name, most)]
     if format == "tibmsg":
         bodies = [b"\2A\0\x83" + _u32(len(data)) + data for data in payloads]
         return [b"\xce\x13\xaa\x1f\1" + _u32(len(body)) + body for body in bodies]

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import wireloom
+from wireloom.arrow.frames import Refused
 from wireloom.columnar.framing import FrameBatch, scan_frames
-from wireloom.columnar.packets import PacketDecoder, Refused, packet_row
+from wireloom.columnar.packets import PacketDecoder, packet_row
 from wireloom.errors import DecodeError
 from wireloom.formats import get
 from wireloom.framing import Record

@@ -35,7 +35,7 @@ def expected(*groups: list[Path], **options: Any) -> dict[str, list[str]]:
     """What one pass over the captures gives; each group is one capture."""
     parts: defaultdict[str, list[pa.RecordBatch]] = defaultdict(list)
     for group in groups:
-        for name, batch in tabulate([str(path) for path in group], Settings(**options)):
+        for name, batch in tabulate([str(path) for path in group], **options):
             parts[name].append(batch)
     return {name: sorted_rows(pa.Table.from_batches(found)) for name, found in parts.items()}
 
@@ -226,10 +226,10 @@ def test_the_quarantine_is_read_again(tmp_path: Path, lake: Path) -> None:
     generate(tmp_path / "q.bin", ["qform"], size=20_000, container="raw")
     generate(tmp_path / "n.pcap", ["qform", "qform-in-blaze"], size=40_000, container="pcap")
     paths = [tmp_path / "q.bin", tmp_path / "n.pcap"]
-    run_pipeline(paths, lake, Settings(model=files["model"]))
+    run_pipeline(paths, lake, Settings(options={"model": files["model"]}))
     before = lake_tables(lake)
     assert any("'unknown_fid'" in row and "'body" in row for row in before["errors"])
-    fixed = Settings(**schemas)
+    fixed = Settings(options=schemas)
     report = reprocess(lake, fixed)
     assert report.commits == 1
     want = expected([tmp_path / "q.bin"], [tmp_path / "n.pcap"], **schemas)

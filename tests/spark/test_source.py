@@ -243,7 +243,7 @@ def test_filters_know_every_type_of_column() -> None:
 def test_filters_do_not_have_workers_import_pandas() -> None:
     code = """
 import sys
-from wireloom.columnar.arrays import strings
+from wireloom.arrow.arrays import strings
 from wireloom.spark.filters import apply
 import pyarrow as pa
 batch = pa.RecordBatch.from_arrays([strings(["a", "b"])], names=["name"])

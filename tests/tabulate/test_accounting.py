@@ -15,7 +15,7 @@ from wireloom.errors import DecodeError
 from wireloom.formats import get, names
 from wireloom.generate.traffic import Conversation, Packet, ethernet, ip, pcap, udp
 from wireloom.tabulate import Settings, Tabulator, tabulate
-from wireloom.tabulate.accounting import Tally, balanced
+from wireloom.tabulate.accounting import Account, balanced
 
 TIBMSG = get("tibmsg").samples()
 FRAMES = list(TIBMSG.values())
@@ -37,9 +37,9 @@ def _run(data, **options):
 
 def test_a_missing_byte_is_an_error_of_the_program():
     counts = Counts(captured=10, delivered=9, duplicate=1)
-    assert balanced("s", "t", None, Tally(decoded=9), counts)["decoded"] == 9
+    assert balanced("s", "t", None, Account(decoded=9), counts)["decoded"] == 9
     with pytest.raises(AssertionError, match="10 bytes captured, but 9"):
-        balanced("s", "t", None, Tally(decoded=8), counts)
+        balanced("s", "t", None, Account(decoded=8), counts)
 
 
 @pytest.mark.parametrize("name", names())

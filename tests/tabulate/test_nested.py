@@ -121,7 +121,7 @@ def test_bodies_with_a_model():
     data = _connection()
     rows = []
     for packets, workers in ((1, 1), (3, 2), (1 << 14, 1)):
-        settings = Settings(formats=("blaze",), model=MODEL)
+        settings = Settings(formats=("blaze",), options={"model": MODEL})
         tabulator = Tabulator(settings, workers=workers)
 
         def run(tabulator=tabulator, packets=packets):
@@ -157,7 +157,7 @@ def _by_lots(data, **given):
         (1, 1 << 16, 1),
         (1, 1, 1),
     ):
-        settings = Settings(batch_rows=batch_rows, **given)
+        settings = Settings(batch_rows=batch_rows).changed(**given)
         tabulator = Tabulator(settings, workers=workers)
 
         def run(tabulator=tabulator, packets=packets):
@@ -212,7 +212,7 @@ def test_a_subscription_is_for_the_latest_request_before_its_answer():
             *talk.close(),
         ]
     )
-    found = _by_lots(data, formats=("blaze",), model=MODEL)
+    found = _by_lots(data, formats=("blaze",), options={"model": MODEL})
     texts = [row["nclass"] for row in found["blaze"] if row["type_name"] == "SBSEVT"]
     assert texts == [None, '{"x": 7}', '{"x": 7}', '{"y": 8}']
     assert "errors" not in found

@@ -70,7 +70,7 @@ def test_texts_give_the_same_as_values():
         ({"tables": "wide"}, "go together"),
         ({"columns": "BID:money"}, "no type 'money'"),
         ({"bind": "10"}, "bind must be"),
-        ({"blaze_dialect": "klingon"}, "blaze_dialect must be one of"),
+        ({"blaze.dialect": "klingon"}, "dialect must be one of"),
     ],
 )
 def test_what_cannot_be_is_refused(options, words):
@@ -89,12 +89,13 @@ def test_values_that_cannot_be():
 def test_files_are_read_so_that_workers_need_none(tmp_path):
     model, cfile = tmp_path / "m.blz", tmp_path / "absent.cf"
     model.write_text(BLZ)
-    made = Settings(model=str(model)).resolved([])
+    made = Settings(options={"model": str(model)}).resolved([])
     model.unlink()
-    assert made.body_model() == from_blz(BLZ)
-    assert pickle.loads(pickle.dumps(made)).body_model() == made.body_model()
+    assert made.format_options("blaze") == {"model": from_blz(BLZ)}
+    again = pickle.loads(pickle.dumps(made))
+    assert again.format_options("blaze") == made.format_options("blaze")
     with pytest.raises(SourceError):
-        Settings(dictionary=str(cfile))
+        Settings(options={"dictionary": str(cfile)})
 
 
 def test_wide_columns_get_the_types_of_the_first_frames(tmp_path):

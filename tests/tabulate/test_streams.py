@@ -82,7 +82,7 @@ def test_ended_streams_leave_nothing_behind():
         list(tabulator.feed(StreamData(stream, 0, data, NO_MARKS, NO_MARKS)))
         counts = Counts(captured=len(data), delivered=len(data))
         list(tabulator.feed(StreamEnd(stream, len(data), "fin", counts)))
-    assert not tabulator._streams
+    assert not tabulator._streams._streams
     list(tabulator.close())
     assert tabulator.totals.streams == 50
 
@@ -137,7 +137,7 @@ def test_the_format_may_be_told_by_what_is_behind_a_hole():
 
 
 def test_too_many_undecided_bytes_are_decided_early(monkeypatch):
-    monkeypatch.setattr("wireloom.tabulate.tabulator.MAX_UNDECIDED", 100)
+    monkeypatch.setattr("wireloom.tabulate.streamtable.MAX_UNDECIDED", 100)
     data = b"".join(get("tibmsg").samples().values())[:200]
     events = [
         StreamData(
@@ -148,7 +148,7 @@ def test_too_many_undecided_bytes_are_decided_early(monkeypatch):
     found, tabulator = _feed(Settings(), events)
     check_accounts(found)
     assert {row["format"] for row in found["accounting"]} == {"tibmsg"}
-    assert tabulator._undecided == 0
+    assert tabulator._streams._undecided == 0
 
 
 def test_batches_have_about_as_many_rows_as_are_wanted():

@@ -104,7 +104,7 @@ def test_a_format_must_have_every_method() -> None:
 
 
 def test_exported_names() -> None:
-    assert format_module.__all__ == ["Format", "Option", "TypeInfo"]
+    assert format_module.__all__ == ["Format", "Option", "OptionType", "TypeInfo"]
     assert sys.modules["wireloom.formats"].__all__ == [
         "GROUP",
         "REGISTRY",

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 import pytest
 
-from wireloom import nesting
+from wireloom import codec
 from wireloom.errors import InvalidFieldError, LimitError, OptionError, TruncatedError
 from wireloom.format import Format, Option, TypeInfo
 from wireloom.formats.nrep import SocketData
@@ -132,8 +132,8 @@ class TruckFormat(BoxFormat):
 @pytest.fixture(autouse=True)
 def registry(monkeypatch: pytest.MonkeyPatch) -> None:
     known: dict[str, Format] = {"box": BoxFormat(), "crate": CrateFormat(), "truck": TruckFormat()}
-    monkeypatch.setattr(nesting, "names", lambda: tuple(known))
-    monkeypatch.setattr(nesting, "get", known.__getitem__)
+    monkeypatch.setattr(codec, "names", lambda: tuple(known))
+    monkeypatch.setattr(codec, "get", known.__getitem__)
     monkeypatch.setattr(BoxFormat, "given", [])
 
 
@@ -277,7 +277,7 @@ def test_the_surest_format_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_formats_of_messages_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nesting, "names", lambda: ("truck",))
+    monkeypatch.setattr(codec, "names", lambda: ("truck",))
     assert paths(socket(box())) == []
 
 

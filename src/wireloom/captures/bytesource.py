@@ -12,6 +12,7 @@ import os
 import sys
 import zlib
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -23,7 +24,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports.zstd import DecompressionParameter, ZstdDecompressor, ZstdError
 
-__all__ = ["ByteSource", "Fault", "is_compressed"]
+__all__ = ["ByteSource", "Fault", "is_compressed", "is_pipe"]
 
 _READ = 1 << 18
 """Bytes read at a time of a compressed file."""
@@ -205,6 +206,8 @@ class ByteSource:
             self._file = file
         self.size: int | None = _size_of(self._file)
         """Bytes of the file as stored; None if it is a pipe."""
+        self.is_live = is_pipe(self._file)
+        """Whether it is a pipe, whose next bytes may be long in coming."""
         self.consumed = 0
         """Bytes of it read so far."""
         self.fault: Fault | None = None
@@ -260,9 +263,20 @@ class ByteSource:
             used += self._some(room[used:])
         return used
 
-    def _read(self, size: int) -> bytes:
+    def read_some(self, room: memoryview) -> int:
+        """Put into `room` what a pipe has by now, at least one byte; 0 at the end.
+
+        Raises:
+            SourceError: reading fails.
+        """
+        used = 0
+        while not used and not self._is_end:
+            used = self._some(room)
+        return used
+
+    def _read(self, size: int, read: Callable[[int], bytes] | None = None) -> bytes:
         try:
-            data = self._file.read(size) or b""
+            data = (read or self._file.read)(size) or b""
         except OSError as error:
             raise SourceError(error.strerror or str(error), file=self.name) from error
         self.consumed += len(data)
@@ -282,8 +296,10 @@ class ByteSource:
         return len(data)
 
     def _read_into(self, room: memoryview) -> int:
-        if not isinstance(self._file, (io.RawIOBase, io.BufferedIOBase)):
-            data = self._read(min(len(room), 1 << 20))
+        # Of a pipe what there is, without waiting for all of it; readinto1 would wait for more.
+        some = getattr(self._file, "read1", None) if self.is_live else None
+        if some is not None or not isinstance(self._file, (io.RawIOBase, io.BufferedIOBase)):
+            data = self._read(min(len(room), 1 << 20), some)
             room[: len(data)] = data
             return len(data)
         try:
@@ -326,6 +342,14 @@ class ByteSource:
         self.fault = Fault(self.consumed, reason)
         self._is_end = True
         return b""
+
+
+def is_pipe(file: BinaryIO | io.FileIO) -> bool:
+    """Whether a file is read once, as it comes."""
+    try:
+        return not file.seekable()
+    except (AttributeError, ValueError):
+        return False
 
 
 def _size_of(file: BinaryIO | io.FileIO) -> int | None:

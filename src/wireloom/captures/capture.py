@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from wireloom.captures.bytesource import ByteSource
-from wireloom.captures.container import Kernel, fault_of
+from wireloom.captures.bytesource import ByteSource, is_pipe
+from wireloom.captures.container import fault_of
 from wireloom.captures.events import Damage, Event, Stream
 from wireloom.captures.packets import packet_reader
 from wireloom.captures.raw import read_raw
 from wireloom.captures.tcp import PacketCounts, Reassembler, ReassemblyLimits
 from wireloom.captures.window import CHUNK, Window
 from wireloom.errors import OptionError
-from wireloom.kernel import load
+from wireloom.kernel import Kernel, load
 
 __all__ = ["Capture", "Progress", "Source", "source_list"]
 
@@ -126,6 +126,14 @@ class Capture:
     def held_bytes(self) -> int:
         """What is held behind holes now, with the cost of holding it."""
         return self._reassembler.held_bytes
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a source is a pipe, whose next bytes may be long in coming."""
+        return any(
+            not isinstance(source, (str, os.PathLike)) and is_pipe(source)
+            for source in self._sources
+        )
 
     @property
     def progress(self) -> Progress:

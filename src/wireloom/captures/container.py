@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from wireloom.captures.bytesource import ByteSource
 from wireloom.captures.events import NO_TIME, Damage
 from wireloom.captures.window import Window
+from wireloom.kernel import Kernel
 
 __all__ = [
     "LINK_TYPES",
     "MAX_DAMAGE",
     "NO_END",
-    "Kernel",
     "PacketReader",
     "damage_of",
     "fault_of",
     "unknown_link",
 ]
-
-Kernel = ModuleType | SimpleNamespace
-"""The kernel's names, compiled or interpreted."""
 
 MAX_DAMAGE = 1 << 20
 """Longest `Damage`; a longer bad region becomes several, to bound memory on garbage."""

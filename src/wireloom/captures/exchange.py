@@ -19,14 +19,13 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wireloom.captures.container import Kernel
 from wireloom.captures.events import Damage, Event
 from wireloom.captures.split import PacketRange, RangeReader
 from wireloom.captures.tcp import PacketCounts, Reassembler, ReassemblyLimits
 from wireloom.captures.window import CHUNK
 from wireloom.errors import OptionError
-from wireloom.kernel import load
-from wireloom.kernel.packets.headers import PACKET_UDP, SCAN_FRAGMENT
+from wireloom.kernel import Kernel, load
+from wireloom.kernel.packets.packetrows import PACKET_UDP, SCAN_FRAGMENT
 
 __all__ = ["SCHEMA", "SORT", "Part", "route"]
 
@@ -59,6 +58,7 @@ def route(
     file: int,
     parts: int,
     *,
+    limits: ReassemblyLimits | None = None,
     chunk_bytes: int = CHUNK,
     kernel: Kernel | None = None,
 ) -> Iterator[pa.RecordBatch]:
@@ -68,6 +68,7 @@ def route(
         source: what to read.
         file: number of the capture in the list of all.
         parts: into how many parts connections are divided.
+        limits: as for the `Part`s: they say which tunnels are read.
         chunk_bytes: read at a time.
         kernel: the compiled or the interpreted one; the best there is if not given.
 
@@ -77,7 +78,8 @@ def route(
     """
     if parts < 1:
         raise OptionError(f"cannot divide connections into {parts} parts")
-    router = _Router(file, parts, load() if kernel is None else kernel)
+    tunnels = (limits or ReassemblyLimits()).tunnel_bits
+    router = _Router(file, parts, tunnels, load() if kernel is None else kernel)
     with RangeReader(source, chunk_bytes=chunk_bytes, kernel=kernel) as reader:
         while not reader.is_done:
             damage = reader.read(router.rows)
@@ -88,11 +90,11 @@ def route(
 
 
 class _Router:
-    def __init__(self, file: int, parts: int, kernel: Any) -> None:
+    def __init__(self, file: int, parts: int, tunnels: int, kernel: Any) -> None:
         self._file = file
         self._parts = parts
         self._kernel = kernel
-        self._flows = kernel.Flows(1, 0, parts, 1, True)
+        self._flows = kernel.Flows(1, 0, parts, 1, True, tunnels)
         self.rows = kernel.Packets(_BATCH)
 
     def batch(self, data: memoryview, base: int) -> pa.RecordBatch:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from wireloom.captures.container import NO_END, Kernel
+from wireloom.captures.container import NO_END
 from wireloom.captures.pcap import PcapReader, PcapState, is_pcap
 from wireloom.captures.pcapng import PcapngReader, PcapngState, is_pcapng
 from wireloom.captures.window import Window
 from wireloom.errors import SourceError
+from wireloom.kernel import Kernel
 
 __all__ = ["packet_reader"]
 

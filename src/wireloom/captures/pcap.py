@@ -16,17 +16,11 @@ import struct
 from collections.abc import Iterable
 from typing import Any, BinaryIO, NamedTuple
 
-from wireloom.captures.container import (
-    LINK_TYPES,
-    NO_END,
-    Kernel,
-    PacketReader,
-    damage_of,
-    unknown_link,
-)
+from wireloom.captures.container import LINK_TYPES, NO_END, PacketReader, damage_of, unknown_link
 from wireloom.captures.events import Damage
 from wireloom.captures.window import Window
 from wireloom.errors import EncodeError
+from wireloom.kernel import Kernel
 from wireloom.kernel.packets.records import (
     MAX_RECORD,
     RECORDS_BAD,

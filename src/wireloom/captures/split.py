@@ -22,14 +22,14 @@ from types import TracebackType
 from typing import Any
 
 from wireloom.captures.bytesource import ByteSource
-from wireloom.captures.container import NO_END, Kernel, fault_of
+from wireloom.captures.container import NO_END, fault_of
 from wireloom.captures.events import Damage
 from wireloom.captures.packets import packet_reader
 from wireloom.captures.pcap import PcapState
 from wireloom.captures.pcapng import PcapngState
 from wireloom.captures.window import CHUNK, Window
 from wireloom.errors import OptionError
-from wireloom.kernel import load
+from wireloom.kernel import Kernel, load
 from wireloom.kernel.packets.records import RECORDS_FOUND
 
 __all__ = ["PacketRange", "RangeReader", "packet_ranges"]

@@ -6,8 +6,10 @@ capture is cut into chunks):
 * **Streams.** One a direction. A SYN starts one at the byte behind it; without a SYN it starts with
   the first payload. Another SYN, or three segments in a row far away from what is expected, end it
   and start the next one between the same ports (``#2``). FIN and RST close it; what comes after
-  that between the same ports is a new stream. VLAN and interface make no difference: the same
-  segment captured twice is one segment and a duplicate.
+  that between the same ports is a new stream. VLAN, tunnel and interface make no difference: the
+  same segment captured twice is one segment and a duplicate.
+* **Tunnels.** Packets in PPP, PPPoE, MPLS, GRE (ERSPAN too), IP in IP, EtherIP and behind
+  authentication headers are read like others; those in UDP if `ReassemblyLimits.tunnels` says so.
 * **Order.** The first capture of a byte wins. Segments behind a hole are held until it is filled.
   It is given up, and becomes a `Gap`, when `ReassemblyLimits` are reached or the stream ends; data
   that comes for it later is `Dropped` as ``late``. Nothing is ever filled in.
@@ -33,7 +35,6 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address
 from typing import Any
 
-from wireloom.captures.container import Kernel
 from wireloom.captures.events import (
     Counts,
     Damage,
@@ -45,9 +46,12 @@ from wireloom.captures.events import (
     StreamEnd,
 )
 from wireloom.captures.fragments import Fragments
-from wireloom.kernel.packets import headers as codes
+from wireloom.errors import OptionError
+from wireloom.kernel import Kernel
+from wireloom.kernel.packets import packetrows as codes
 from wireloom.kernel.packets import streamevents as kinds
 from wireloom.kernel.packets import tcp as reasons
+from wireloom.kernel.packets import tunnels as bits
 
 __all__ = ["PacketCounts", "Reassembler", "ReassemblyLimits"]
 
@@ -68,6 +72,12 @@ _ENDS = {
     kinds.END_RESTART: "restarted",
     kinds.END_EVICTED: "evicted",
     kinds.END_CAPTURE: "end",
+}
+_NO_STREAM = (codes.PACKET_OTHER, codes.PACKET_NOT_IP, codes.PACKET_TUNNEL)
+_TUNNELS = {
+    "vxlan": bits.TUNNEL_VXLAN,
+    "geneve": bits.TUNNEL_GENEVE,
+    "gtp": bits.TUNNEL_GTP,
 }
 _FAULTS = {
     codes.PACKET_BAD_LINK: ("link", "the link header cannot be read"),
@@ -103,6 +113,24 @@ class ReassemblyLimits:
     """Packets that wait for fragments."""
     max_fragment_wait_ns: int = 30_000_000_000
     """After this time the same identification is another packet (RFC 791: 15 s, hosts: 30 s)."""
+    tunnels: tuple[str, ...] = ()
+    """What is read inside of UDP datagrams, on its own port: ``vxlan``, ``geneve``, ``gtp``. Other
+    encapsulations need no option."""
+
+    def __post_init__(self) -> None:
+        """Check them.
+
+        Raises:
+            OptionError: there is no such tunnel.
+        """
+        for name in self.tunnels:
+            if name not in _TUNNELS:
+                raise OptionError(f"there is no tunnel {name!r}; there are {', '.join(_TUNNELS)}")
+
+    @property
+    def tunnel_bits(self) -> int:
+        """The tunnels, for the kernel."""
+        return sum(_TUNNELS[name] for name in set(self.tunnels))
 
 
 @dataclass(slots=True)
@@ -116,10 +144,26 @@ class PacketCounts:
     other: int = 0
     """IP packets of other protocols."""
     not_ip: int = 0
+    tunnel: int = 0
+    """Packets that carry others in a way that is not read: encrypted, compressed, by option."""
     fragments: int = 0
     """IP fragments; the packets they make are not counted again."""
     damaged: int = 0
     """Packets whose headers cannot be read; each is a `Damage`."""
+    other_bytes: int = 0
+    """Captured bytes of these packets, with all headers."""
+    not_ip_bytes: int = 0
+    tunnel_bytes: int = 0
+
+    @property
+    def left_out(self) -> dict[str, tuple[int, int]]:
+        """Packets and bytes of what is in no stream, by what it is; without what does not occur."""
+        found = {
+            "not_ip": (self.not_ip, self.not_ip_bytes),
+            "other_protocol": (self.other, self.other_bytes),
+            "encapsulated": (self.tunnel, self.tunnel_bytes),
+        }
+        return {name: numbers for name, numbers in found.items() if numbers[0]}
 
 
 class Reassembler:
@@ -146,7 +190,7 @@ class Reassembler:
             limits.max_ahead,
             limits.max_behind,
         )
-        self._flows: Any = self._kernel.Flows(limits.max_flows, *part)
+        self._flows: Any = self._new_flows()
         self._one: Any = self._kernel.Packets(1)
         self._fragments = Fragments(
             limits.max_fragment_bytes, limits.max_fragment_packets, limits.max_fragment_wait_ns
@@ -155,6 +199,10 @@ class Reassembler:
         self._events: list[Event] = []
         self._source = ""
         self._places: memoryview | None = None
+
+    def _new_flows(self) -> Any:
+        limits = self._limits
+        return self._kernel.Flows(limits.max_flows, *self._part, tunnels=limits.tunnel_bits)
 
     @property
     def held_bytes(self) -> int:
@@ -264,7 +312,7 @@ class Reassembler:
             self._end(flow, kinds.END_EVICTED)
         self._gather(_NOTHING)
         kept = sorted(order[len(order) - half :])
-        flows = self._kernel.Flows(self._limits.max_flows, *self._part)
+        flows = self._new_flows()
         for flow in kept:
             flows.add(self._flows.key_of(flow))
         self._flows = flows
@@ -296,7 +344,7 @@ class Reassembler:
             rows.take(index, one)
             self._run(rows, data, index, index + 1)
             self._gather(data)
-        elif one.status[0] != codes.PACKET_OTHER:
+        elif one.status[0] not in _NO_STREAM:
             code, reason = _FAULTS.get(one.status[0], _FAULTS[codes.PACKET_BAD_IP])
             self._damage(at, "fragment", code, reason, whole, rows.ts[index])
 
@@ -332,6 +380,10 @@ class Reassembler:
         counts.udp += tally[codes.PACKET_UDP]
         counts.other += tally[codes.PACKET_OTHER]
         counts.not_ip += tally[codes.PACKET_NOT_IP]
+        counts.tunnel += tally[codes.PACKET_TUNNEL]
+        counts.other_bytes += rows.sizes[codes.PACKET_OTHER]
+        counts.not_ip_bytes += rows.sizes[codes.PACKET_NOT_IP]
+        counts.tunnel_bytes += rows.sizes[codes.PACKET_TUNNEL]
         counts.fragments += tally[codes.PACKET_FRAGMENT]
         counts.damaged += rows.odd_count
 

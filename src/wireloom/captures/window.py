@@ -55,9 +55,11 @@ class Window:
         elif pos:
             self._buffer[:left] = self._buffer[pos : self._used]
         self.base += pos
-        count = self.source.read_into(self._buffer[left : left + self.chunk])
+        room, source = self._buffer[left : left + self.chunk], self.source
+        # The next bytes of a pipe may be long in coming: those that are there are looked at.
+        count = source.read_some(room) if source.is_live else source.read_into(room)
         self._used = left + count
-        self.is_end = count < self.chunk
+        self.is_end = count < (1 if source.is_live else self.chunk)
 
 
 def _room(size: int) -> memoryview:

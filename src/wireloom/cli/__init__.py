@@ -10,10 +10,12 @@ Data goes to stdout, notes to stderr. Exit status: 0 all well, 1 something is wr
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import io
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from importlib import import_module
 from pkgutil import iter_modules
@@ -38,6 +40,7 @@ def _quiet_exits() -> Iterator[None]:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    hook, sys.unraisablehook = sys.unraisablehook, _unraisable
     try:
         yield
         # Here and not at interpreter exit, where a closed pipe could no longer be caught.
@@ -48,6 +51,7 @@ def _quiet_exits() -> Iterator[None]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise click.exceptions.Exit(CLOSED_PIPE) from None
     except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None
     except OptionError as error:
         raise click.UsageError(escape(str(error))) from error
@@ -56,6 +60,16 @@ def _quiet_exits() -> Iterator[None]:
     except OSError as error:
         where = f"{os.fspath(error.filename)}: " if error.filename else ""
         raise click.ClickException(escape(f"{where}{error.strerror or error}")) from error
+    finally:
+        sys.unraisablehook = hook
+
+
+def _unraisable(unraisable: sys.UnraisableHookArgs) -> None:
+    """An interrupt that came where nothing can be raised, such as a destructor, comes again."""
+    if unraisable.exc_type is KeyboardInterrupt:
+        threading.Timer(0.05, _thread.interrupt_main).start()
+    else:
+        sys.__unraisablehook__(unraisable)
 
 
 class _Commands(Group):

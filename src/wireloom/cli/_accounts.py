@@ -1,153 +1,109 @@
-"""The sums of a run over captures: what the tables `accounting` and `errors` say, in few lines."""
+"""What became of every byte, in few lines and as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from wireloom.cli._codec import MAX_CODES, count
+from wireloom.cli._sizes import count
 from wireloom.view import clip, escape
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from wireloom.tabulate.accounting import Account, Totals
 
-__all__ = ["ERROR_COLUMNS", "Accounts", "Sums"]
+__all__ = ["UNKNOWN", "left_out_lines", "problem_lines", "summary_lines", "to_json"]
 
-ERROR_COLUMNS = ("source", "stream", "frame_offset", "path", "layer", "format", "code", "reason")
-"""The columns of `errors` that the sums need."""
+MAX_CODES = 5
+"""Kinds of problems that a summary lists, the most frequent first."""
 HINTS = {
     "unknown_fid": "name the field dictionary with --dictionary",
     "unknown_format": "say what is spoken with --ports or --format",
     "nclsid": "the model that declares the class goes to --model",
 }
 """What may help, by code."""
+LEFT_OUT = {
+    "not_ip": "not IP",
+    "other_protocol": "other protocol",
+    "encapsulated": "encapsulated, not read",
+}
+"""What packets in no stream are called."""
 UNKNOWN = "unrecognised"
 """What streams of no known format are called."""
 
 
-@dataclass(slots=True)
-class Sums:
-    """The streams of one format, or all."""
-
-    streams: int = 0
-    frames: int = 0
-    packets: int = 0
-    captured: int = 0
-    decoded: int = 0
-    quarantined: int = 0
-    gap: int = 0
-    duplicate: int = 0
-    missing: int = 0
-    conflict: int = 0
-
-    def add(self, row: dict[str, Any]) -> None:
-        """One more stream."""
-        self.streams += 1
-        for name in _COUNTED:
-            setattr(self, name, getattr(self, name) + row[name])
-
-    @property
-    def is_balanced(self) -> bool:
-        """Whether every captured byte is in one of the four sums."""
-        return self.captured == self.decoded + self.quarantined + self.gap + self.duplicate
-
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers by name."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+def summary_lines(totals: Totals, noun: str = "frame") -> Iterator[str]:
+    """A line for each format, one for all if there are several, and one for each kind of error."""
+    if len(totals.formats) > 1:
+        yield f"{count(totals.frames, noun)}, {count(totals.errors, 'problem')}"
+    for format in sorted(totals.formats, key=lambda each: (each is None, each)):
+        account = totals.formats[format]
+        if format is not None or account.captured or account.errors:
+            yield f"{format or UNKNOWN}: {_sentence(account, noun)}"
+    yield from left_out_lines(totals)
+    if not totals.is_balanced:
+        yield "warning: the bytes do not sum up; this is a mistake in wireloom"
+    yield from problem_lines(totals)
 
 
-_COUNTED = tuple(each.name for each in fields(Sums) if each.name != "streams")
+def problem_lines(totals: Totals) -> Iterator[str]:
+    """A line for each of the most frequent kinds of errors."""
+    worst = sorted(totals.kinds.items(), key=lambda item: (-item[1].number, item[0]))
+    for code, kind in worst[:MAX_CODES]:
+        yield f"{kind.number:,} × {escape(code)}, first {_where(kind.first)}"
+        if code in HINTS:
+            yield f"  hint: {HINTS[code]}"
 
 
-@dataclass(slots=True)
-class _Kind:
-    """Errors with one code."""
-
-    number: int = 0
-    first: str = ""
-
-
-@dataclass(slots=True)
-class Accounts:
-    """The sums so far."""
-
-    formats: dict[str, Sums] = field(default_factory=dict)
-    total: Sums = field(default_factory=Sums)
-    errors: int = 0
-    codes: dict[str, _Kind] = field(default_factory=dict)
-
-    def add(self, table: str, batch: pa.RecordBatch) -> None:
-        """Take a batch of any table."""
-        if table == "accounting":
-            for row in batch.to_pylist():
-                self.total.add(row)
-                self.formats.setdefault(row["format"] or UNKNOWN, Sums()).add(row)
-        elif table == "errors":
-            self._add_errors(batch)
-
-    def _add_errors(self, batch: pa.RecordBatch) -> None:
-        self.errors += batch.num_rows
-        codes = batch.column("code").cast("string")
-        for found in codes.value_counts().to_pylist():
-            code = found["values"]
-            kind = self.codes.get(code)
-            if kind is None:
-                row = batch.slice(codes.index(code).as_py(), 1).select(ERROR_COLUMNS).to_pylist()[0]
-                kind = self.codes[code] = _Kind(0, _where(row))
-            kind.number += found["counts"]
-
-    @property
-    def is_balanced(self) -> bool:
-        """Whether the sums are right for every format."""
-        return all(sums.is_balanced for sums in self.formats.values())
-
-    def lines(self) -> Iterator[str]:
-        """A line for each format, and one for each frequent kind of error."""
-        for name in sorted(self.formats, key=lambda each: (each == UNKNOWN, each)):
-            yield f"{name}: {_sentence(self.formats[name])}"
-        if not self.is_balanced:
-            yield "warning: the bytes do not sum up; this is a mistake in wireloom"
-        yield from self.problems()
-
-    def problems(self) -> Iterator[str]:
-        """A line for each of the most frequent kinds of errors."""
-        worst = sorted(self.codes.items(), key=lambda item: (-item[1].number, item[0]))
-        for code, kind in worst[:MAX_CODES]:
-            yield f"{kind.number:,} × {escape(code)}, first {kind.first}"
-            if code in HINTS:
-                yield f"  hint: {HINTS[code]}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The sums as JSON has them."""
-        return {
-            "formats": {name: sums.to_dict() for name, sums in sorted(self.formats.items())},
-            "total": self.total.to_dict(),
-            "is_balanced": self.is_balanced,
-            "errors": self.errors,
-            "error_codes": {code: kind.number for code, kind in sorted(self.codes.items())},
-        }
+def left_out_lines(totals: Totals) -> Iterator[str]:
+    """A line about packets that are in no stream, if there are any."""
+    if totals.left_out:
+        parts = [
+            f"{packets:,} {LEFT_OUT[kind]} ({size:,} bytes)"
+            for kind, (packets, size) in totals.left_out.items()
+        ]
+        yield f"packets in no stream: {'; '.join(parts)}"
 
 
-def _sentence(sums: Sums) -> str:
-    line = (
-        f"{count(sums.frames, 'frame')} in {count(sums.streams, 'stream')}; "
-        f"{sums.captured:,} bytes = {sums.decoded:,} decoded + {sums.quarantined:,} quarantined"
+def to_json(totals: Totals) -> dict[str, Any]:
+    """The sums as JSON has them."""
+    formats = {name or UNKNOWN: account.to_dict() for name, account in totals.formats.items()}
+    return {
+        "formats": dict(sorted(formats.items())),
+        "total": totals.to_dict(),
+        "is_balanced": totals.is_balanced,
+        "errors": totals.errors,
+        "left_out": {
+            kind: {"packets": packets, "bytes": size}
+            for kind, (packets, size) in totals.left_out.items()
+        },
+        "error_codes": {code: kind.number for code, kind in sorted(totals.kinds.items())},
+    }
+
+
+def _sentence(account: Account, noun: str) -> str:
+    line = count(account.frames, noun)
+    # A raw capture is one stream.
+    if account.packets or account.streams > 1:
+        line += f" in {count(account.streams, 'stream')}"
+    if account.texts:
+        line += f", {count(account.texts, 'text')}"
+    line += (
+        f", {count(account.errors, 'problem')}; {account.captured:,} bytes = "
+        f"{account.decoded:,} decoded + {account.quarantined:,} quarantined"
     )
     # Always all four where packets can be lost or sent twice, so that the sum can be checked.
-    if sums.packets or sums.gap or sums.duplicate:
-        line += f" + {sums.gap:,} gap + {sums.duplicate:,} duplicate"
-    if sums.missing:
-        line += f"; {sums.missing:,} bytes missing"
-    if sums.conflict:
+    if account.packets or account.gap or account.duplicate:
+        line += f" + {account.gap:,} gap + {account.duplicate:,} duplicate"
+    if account.missing:
+        line += f"; {account.missing:,} bytes missing"
+    if account.conflict:
         line += (
-            f"; {sums.conflict:,} bytes read with a bad checksum that came again with a good one"
+            f"; {account.conflict:,} bytes read with a bad checksum that came again with a good one"
         )
     return line
 
 
-def _where(row: dict[str, Any]) -> str:
-    place = row["stream"] if row["stream"] and row["stream"] != row["source"] else row["source"]
+def _where(row: Mapping[str, Any]) -> str:
     at = f"at byte {row['frame_offset']:,}" if row["frame_offset"] is not None else "at no byte"
     inside = f" in {row['path']}" if row["path"] else ""
-    return clip(f"{at} of {place}{inside}: {row['reason']}", 200)
+    return clip(f"{at} of {row['stream'] or row['source']}{inside}: {row['reason']}", 200)

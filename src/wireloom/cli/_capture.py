@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import wraps
+from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
-from wireloom.cli._input import PathOrDash, open_stdin
+from wireloom.cli._input import PathOrDash, chunks, joined, open_stdin
 from wireloom.cli._options import DecodeOptions, Decorator, Listed, apply
 from wireloom.cli._progress import total_size
 from wireloom.errors import OptionError
-from wireloom.formats import names
+from wireloom.formats import get, names
 
 if TYPE_CHECKING:
     from wireloom.captures import Source
     from wireloom.tabulate import Settings
+    from wireloom.tabulate.opening import CaptureReader
 
 __all__ = [
     "CaptureOptions",
@@ -29,7 +30,11 @@ __all__ = [
     "is_capture",
     "looked_at",
     "make_settings",
+    "open_messages",
     "opened",
+    "say_if_empty",
+    "say_unused",
+    "stream_options",
     "worker_count",
 ]
 
@@ -54,9 +59,11 @@ class CaptureOptions:
 
     formats: str | None
     ports: str | None
+    tunnels: str | None
     workers: int | None
 
 
+_NAMES = tuple(each.name for each in fields(CaptureOptions))
 _OPTIONS: tuple[Decorator, ...] = (
     click.option(
         "--formats",
@@ -70,6 +77,12 @@ _OPTIONS: tuple[Decorator, ...] = (
         help="What is spoken on these ports; detected on all others.",
     ),
     click.option(
+        "--tunnels",
+        type=Listed(lambda: ("vxlan", "geneve", "gtp")),
+        metavar="A,B,…",
+        help="Read the packets in UDP datagrams of these kinds: vxlan, geneve, gtp.",
+    ),
+    click.option(
         "--workers",
         type=click.IntRange(min=1),
         metavar="N",
@@ -79,34 +92,22 @@ _OPTIONS: tuple[Decorator, ...] = (
 
 
 def capture_options(command: Any) -> Any:
-    """``--formats --ports --workers``; the command gets them as `capturing`."""
+    """``--formats --ports --tunnels --workers``; the command gets them as `capturing`."""
+    return _collecting(_OPTIONS, command)
 
+
+def stream_options(command: Any) -> Any:
+    """``--formats --ports --tunnels``; the command gets them as `capturing`."""
+    return _collecting(_OPTIONS[:3], command)
+
+
+def _collecting(options: tuple[Decorator, ...], command: Any) -> Any:
     @wraps(command)
     def collected(**values: Any) -> Any:
-        capturing = CaptureOptions(*(values.pop(name) for name in ("formats", "ports", "workers")))
-        return command(capturing=capturing, **values)
+        given = [values.pop(name, None) for name in _NAMES]
+        return command(capturing=CaptureOptions(*given), **values)
 
-    return apply(_OPTIONS, collected)
-
-
-class _Rejoined(io.RawIOBase):
-    """A stream whose first bytes have been read, from its start."""
-
-    def __init__(self, head: bytes, stream: BinaryIO, name: str) -> None:
-        self.name = name
-        self._head = head
-        self._stream = stream
-
-    def readable(self) -> bool:
-        """Yes."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """What is there, at most as much as the buffer holds."""
-        data = self._head[: len(buffer)] or _read_some(self._stream, len(buffer))
-        self._head = self._head[len(data) :]
-        buffer[: len(data)] = data
-        return len(data)
+    return apply(options, collected)
 
 
 def _read_some(stream: BinaryIO, most: int) -> bytes:
@@ -130,7 +131,7 @@ def looked_at(stream: BinaryIO, name: str) -> tuple[bool, BinaryIO]:
     head = b""
     while not _is_enough(head) and (more := _read_some(stream, _HEAD - len(head))):
         head += more
-    return is_capture(head), io.BufferedReader(_Rejoined(head, stream, name))
+    return is_capture(head), joined(chain([head], chunks(stream)), name)
 
 
 def _is_enough(head: bytes) -> bool:
@@ -178,41 +179,102 @@ def make_settings(
         OptionError: an option is unknown, or its value cannot be used.
         SourceError: a file that one names cannot be read.
     """
+    from wireloom.options import declared
     from wireloom.tabulate import Settings
 
     texts: dict[str, str] = {}
+    own: dict[str, Any] = {}
     given: dict[str, Any] = {"tables": tuple(tables), **more}
+    known = declared()
+    read = [] if reading.format is None else [option.name for option in get(reading.format).options]
     for name, value in reading.given.items():
-        if name in ("dictionary", "model", "strict"):
+        if name == "strict":
             given[name] = value
-        elif name in ("proto", "bind"):
-            given[name] = tuple(value)
-        elif name == "dialect":
-            given[_dialect_of(value, reading.format)] = value
+        elif name in read:
+            own[f"{reading.format}.{name}"] = value
+        elif name.rpartition(".")[2] in known:
+            own[name] = value
         else:
             texts[name] = str(value)
-    for name in ("formats", "ports"):
+    for name in ("formats", "ports", "tunnels"):
         if text := getattr(capturing, name):
             texts[name] = text
     if reading.format:
         if capturing.formats:
             raise OptionError("--format and --formats exclude each other")
         given["formats"] = (reading.format,)
-    return dataclasses.replace(Settings.from_options(texts), **given)
+    return Settings.from_options(texts).changed(**given, options=own)
 
 
-def _dialect_of(dialect: str, format: str | None) -> str:
-    """Which setting a dialect is for: that of the format, or of the one that has such a dialect."""
+def open_messages(
+    sources: Sequence[Source],
+    reading: DecodeOptions,
+    capturing: CaptureOptions,
+    *,
+    nested: bool = False,
+    progress: Callable[[int], None] | None = None,
+    on_wait: Callable[[], None] | None = None,
+) -> CaptureReader:
+    """The messages of captures, with the options of the command line.
+
+    Args:
+        sources: what to read.
+        reading: the options of every command that reads frames.
+        capturing: those of captures.
+        nested: whether options may also be for messages inside others.
+        progress: told how many bytes are done.
+        on_wait: called before a pipe is waited for.
+
+    Raises:
+        OptionError: an option is unknown, or its value cannot be used.
+        SourceError: a file that one names cannot be read.
+    """
+    from wireloom.formats import get
+    from wireloom.tabulate import Settings
+    from wireloom.tabulate.opening import open_capture
+
+    if reading.format and capturing.formats:
+        raise OptionError("--format and --formats exclude each other")
+    if reading.format:
+        # With a named format, an option that is none of it is a mistake.
+        format = get(reading.format)
+        own = reading.split(format)[0] if nested else reading
+        format.check_options(own.for_format(format))
+    texts = {name: getattr(capturing, name) for name in ("formats", "ports", "tunnels")}
+    places = Settings.from_options({name: text for name, text in texts.items() if text})
+    return open_capture(
+        sources,
+        reading.format,
+        formats=places.formats,
+        ports=places.ports,
+        reassembly=places.reassembly,
+        progress=None if progress is None else lambda now: progress(now.done),
+        on_wait=on_wait,
+        **reading.given,
+    )
+
+
+def say_unused(
+    capture: CaptureReader, reading: DecodeOptions, *, nested: bool, quiet: bool
+) -> None:
+    """Say which options no stream had a use for."""
+    from wireloom.format import COMMON_OPTIONS
     from wireloom.formats import get
 
-    known = {
-        name: option.choices
-        for name in names()
-        for option in get(name).options
-        if option.name == "dialect"
+    found = [get(name) for name in capture.totals.formats if name is not None]
+    if not found or quiet:
+        return
+    inside = [get(name) for name in names() if get(name).kind == "message"] if nested else []
+    used = {
+        option.name for each in (*found, *inside) for option in (*each.options, *COMMON_OPTIONS)
     }
-    for name, choices in known.items():
-        if (name == format or format is None) and dialect in choices:
-            return f"{name}_dialect"
-    listed = "; ".join(f"{name}: {', '.join(choices)}" for name, choices in known.items())
-    raise OptionError(f"no dialect {dialect!r}; there are {listed}")
+    listed = ", ".join(each.name for each in found)
+    for name in reading.given:
+        if name.rpartition(".")[2] not in used:
+            click.echo(f"note: {name} was not used; it is no option of {listed}", err=True)
+
+
+def say_if_empty(done: int, quiet: bool = False) -> None:
+    """Say that nothing was read: no error, but rarely what somebody wanted."""
+    if not done and not quiet:
+        click.echo("the input is empty", err=True)

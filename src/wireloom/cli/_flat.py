@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from wireloom.view import escape
 
-__all__ = ["Row", "flatten", "json_line"]
+__all__ = ["Row", "flatten", "json_line", "plain"]
 
 Row = Mapping[str, Any]
 
@@ -18,6 +20,21 @@ _encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 def json_line(value: object) -> str:
     """One line of JSON. ASCII only, so that nothing in it can steer a terminal."""
     return _encode(value)
+
+
+def plain(value: Any) -> Any:
+    """A value of a table as JSON has it: bytes in hex, decimals, dates and times as text."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, (datetime.date, datetime.time)):
+        return value.isoformat()
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    return value
 
 
 def flatten(row: Row, prefix: str = "") -> dict[str, str]:

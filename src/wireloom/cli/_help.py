@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-__all__ = ["Command", "Group", "examples"]
+__all__ = ["Aliased", "Command", "Group", "examples"]
 
 _NAMES = ["-h", "--help"]
 
@@ -17,6 +19,21 @@ class Command(click.Command):
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
         """Both names, wherever the help is asked for."""
         return _NAMES
+
+
+class Aliased(click.Option):
+    """An option with older spellings, which work but are not in the help text."""
+
+    def __init__(self, *args: Any, aliases: tuple[str, ...] = (), **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._aliases = aliases
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Have the parser know all spellings."""
+        shown = self.opts
+        self.opts = [*shown, *self._aliases]
+        super().add_to_parser(parser, ctx)
+        self.opts = shown
 
 
 class Group(click.Group):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import click
 
@@ -20,6 +21,7 @@ __all__ = [
     "file_argument",
     "file_size",
     "from_text",
+    "joined",
     "lines",
     "open_binary",
     "open_stdin",
@@ -85,6 +87,36 @@ def chunks(stream: BinaryIO) -> Iterator[bytes]:
     read = cast("Callable[[int], bytes]", getattr(stream, "read1", stream.read))
     while chunk := read(CHUNK):
         yield chunk
+
+
+class _Joined(io.RawIOBase):
+    """Chunks as a file that is read once."""
+
+    def __init__(self, data: Iterator[bytes], name: str) -> None:
+        self.name = name
+        self._data = data
+        self._rest = b""
+
+    def readable(self) -> bool:
+        """It can be read, and nothing else."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """What is there, at most as much as the buffer holds."""
+        while not self._rest:
+            chunk = next(self._data, None)
+            if chunk is None:
+                return 0
+            self._rest = chunk
+        data = self._rest[: len(buffer)]
+        self._rest = self._rest[len(data) :]
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def joined(data: Iterator[bytes], name: str) -> BinaryIO:
+    """Chunks as a file that is read once, under this name."""
+    return io.BufferedReader(_Joined(data, name))
 
 
 def skip(data: Iterable[bytes], size: int) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ A decorator collects its options into one object, so that a command's signature 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 from click.shell_completion import CompletionItem
 
+from wireloom.cli._formatoptions import format_options_note, given_options
 from wireloom.cli._input import PathOrDash
 from wireloom.errors import OptionError
 from wireloom.format import COMMON_OPTIONS, Format
@@ -72,16 +73,22 @@ class DecodeOptions:
     """Options by name, as the user typed them: text where `-O` gave them."""
 
     def for_format(self, found: Format) -> dict[str, Any]:
-        """The options with values of the kind that `found` declares.
+        """The options of one format, as it takes them; those of others by name are left out.
 
         Raises:
             OptionError: it has no such option, or the value is of the wrong kind.
         """
-        declared = {option.name: option for option in (*found.options, *COMMON_OPTIONS)}
-        return {
-            name: _typed(name, value, declared[name].default) if name in declared else value
-            for name, value in self.given.items()
-        }
+        declared = {option.name: option for option in COMMON_OPTIONS}
+        declared |= {option.name: option for option in found.options}
+        given: dict[str, Any] = {}
+        for spelling, value in sorted(self.given.items(), key=lambda item: "." in item[0]):
+            owner, _, name = spelling.rpartition(".")
+            if owner and owner != found.name:
+                if owner not in names():
+                    raise OptionError(f"{spelling}: there is no format {owner!r}")
+                continue
+            given[name] = declared[name].read(value) if name in declared else value
+        return given
 
     def split(self, outer: Format) -> tuple[DecodeOptions, dict[str, Any]]:
         """The options for `outer`, and those for the formats of messages inside it.
@@ -90,30 +97,43 @@ class DecodeOptions:
         """
         declared = {option.name for option in (*outer.options, *COMMON_OPTIONS)}
         inner: dict[str, Any] = {}
-        for name in names():
-            found = get(name)
-            if found.kind == "message":
-                own = {option.name for option in found.options} - declared
-                mine = {k: v for k, v in self.given.items() if k in own}
-                inner |= DecodeOptions(name, mine).for_format(found)
-        rest = {k: v for k, v in self.given.items() if k not in inner}
+        taken: set[str] = set()
+        for found in (get(name) for name in names() if get(name).kind == "message"):
+            for option in found.options:
+                for spelling in {option.name, f"{found.name}.{option.name}"} & self.given.keys():
+                    if spelling in declared or found is outer:
+                        continue
+                    value = self.given[spelling]
+                    inner[f"{found.name}.{option.name}"] = option.read(value)
+                    taken.add(spelling)
+        rest = {name: value for name, value in self.given.items() if name not in taken}
         return DecodeOptions(self.format, rest), inner
 
+    def only(self, formats: Sequence[Format]) -> DecodeOptions:
+        """Those that some formats have, with values that they take, and the common ones."""
+        kept = {
+            spelling: value
+            for spelling, value in self.given.items()
+            for owner, _, name in (spelling.rpartition("."),)
+            if any(
+                option.name == name and (not option.choices or value in option.choices)
+                for found in formats
+                if owner in ("", found.name)
+                for option in (*found.options, *COMMON_OPTIONS)
+            )
+        }
+        return DecodeOptions(self.format, kept)
 
-def _typed(name: str, value: Any, default: object) -> Any:
-    """Text from the command line as the kind of value that the option's default has."""
-    if not isinstance(value, str):
-        return value
-    if isinstance(default, bool):
-        if value.lower() in ("1", "true", "yes", "on", "0", "false", "no", "off"):
-            return value.lower() in ("1", "true", "yes", "on")
-        raise OptionError(f"{name} must be true or false, not {value!r}")
-    if isinstance(default, int):
-        try:
-            return int(value, 0)
-        except ValueError:
-            raise OptionError(f"{name} must be a number, not {value!r}") from None
-    return value
+    def without_bodies(self) -> DecodeOptions:
+        """Those that are not for the bodies of packets alone."""
+        bodily = {
+            spelling
+            for found in map(get, names())
+            for name in found.columns().body_options
+            for spelling in (name, f"{found.name}.{name}")
+        }
+        kept = {name: value for name, value in self.given.items() if name not in bodily}
+        return DecodeOptions(self.format, kept)
 
 
 def _pairs(values: tuple[str, ...], option: str) -> dict[str, Any]:
@@ -129,10 +149,11 @@ def _pairs(values: tuple[str, ...], option: str) -> dict[str, Any]:
 def _collect(values: dict[str, Any]) -> DecodeOptions:
     """Take the shared options out of a command's arguments."""
     given = _pairs(values.pop("other"), "-O")
-    for name in ("strict", "max_frame", "dictionary", "model", "proto", "bind", "dialect"):
+    given |= given_options()
+    for name in ("strict", "max_frame"):
         value = values.pop(name)
         if value:
-            given[name] = list(value) if isinstance(value, tuple) else value
+            given[name] = value
     return DecodeOptions(values.pop("format"), given)
 
 
@@ -194,8 +215,6 @@ class Listed(_ParamType):
         ]
 
 
-_FILE = click.Path(exists=True, dir_okay=False)
-
 _DECODE = (
     click.option(
         "-f",
@@ -205,19 +224,13 @@ _DECODE = (
     ),
     click.option("--strict", is_flag=True, help="Reject what a tolerant reader lets pass."),
     click.option("--max-frame", type=click.IntRange(min=1), help="Largest frame in bytes."),
-    click.option(
-        "--dictionary", type=click.Path(exists=True), help="qform: cfile or RDM field dictionary."
-    ),
-    click.option("--model", type=_FILE, help="blaze: .blz model of the bodies."),
-    click.option("--proto", type=_FILE, multiple=True, help="nais: .proto file or descriptor set."),
-    click.option("--bind", multiple=True, metavar="TYPE=MESSAGE", help="nais: message of a type."),
-    click.option("--dialect", metavar="NAME", help="blaze, tibrv: variant of the format."),
+    format_options_note,
     click.option(
         "-O",
         "other",
         multiple=True,
         metavar="NAME=VALUE",
-        help="Any other option of the format; see `wireloom formats NAME`.",
+        help="The same, also as FORMAT.NAME=VALUE, and limits such as max_depth.",
     ),
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
@@ -15,7 +16,10 @@ from wireloom.view import escape
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-__all__ = ["PIPE_WIDTH", "binary_output", "is_plain", "make_console", "show", "text_output"]
+__all__ = ["PART", "PIPE_WIDTH", "binary_output", "is_plain", "make_console", "show", "text_output"]
+
+PART = ".part"
+"""The end of a file's name while it is written."""
 
 PIPE_WIDTH = 200
 """Width of tables that nobody looks at on a terminal."""
@@ -28,21 +32,34 @@ def is_plain(stream: IO[str]) -> bool:
 
 @contextlib.contextmanager
 def _created(path: str, force: bool, source: str | None, **how: Any) -> Iterator[IO[Any]]:
-    """A new file; gone again if nothing was written before something failed."""
+    """A new file, which gets its name when all of it is written; else there is none."""
     exists = os.path.exists(path)
-    regular = os.path.isfile(path)
     if exists and source is not None and _is_same_file(path, source):
         raise click.UsageError(f"{escape(path)} is also the input; write to another file")
-    if regular and not force:
-        raise click.UsageError(f"{escape(path)} exists; overwrite it with --force")
-    with open(path, **how) as file:
-        try:
+    if exists and not os.path.isfile(path):
+        with open(path, **how) as file:  # a device or a pipe, which cannot be replaced
             yield file
-        except BaseException:
-            if not exists and file.tell() == 0:
-                file.close()
-                os.unlink(path)
-            raise
+        return
+    if exists and not force:
+        raise click.UsageError(f"{escape(path)} exists; overwrite it with --force")
+    target = os.path.realpath(path)  # what a link points to is replaced, and not the link
+    folder, name = os.path.split(target)
+    aside = os.path.join(folder, f".{name}.{os.getpid()}{PART}")
+    try:
+        file = open(aside, **how)  # noqa: SIM115
+    except OSError as error:
+        error.filename = path  # the name that the user knows
+        raise
+    try:
+        with file:
+            yield file
+        if exists:
+            shutil.copymode(target, aside)
+        os.replace(aside, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(aside)
+        raise
 
 
 def _is_same_file(a: str, b: str) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, Self
 import click
 import pyarrow as pa
 
+from wireloom.cli._output import PART
 from wireloom.lake.parquet import GROUP_BYTES, GROUP_ROWS, parquet_writer, write_group
 from wireloom.tables import Table, arrow_schema
 from wireloom.view import escape
@@ -37,9 +38,6 @@ WAITING_BYTES = 96 << 20
 
 FILE_SUFFIXES = (".parquet", ".arrow")
 """Suffixes of a single file with one table."""
-
-_MARK = ".part"
-"""The end of a file's name while it is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +123,7 @@ class _Writer:
     def _open(self) -> None:
         number = "" if self._file_bytes is None else f"-{len(self.renames) + 1:05}"
         target = self._stem.with_name(f"{self._stem.name}{number}{self._suffix}")
-        hidden = target.with_name(f".{target.name}{_MARK}")
+        hidden = target.with_name(f".{target.name}{PART}")
         self.renames.append((hidden, target))
         self._sink = pa.OSFile(os.fspath(hidden), "wb")
         if self._suffix == ".parquet":
@@ -212,7 +210,7 @@ class TableFiles:
         names = "|".join(map(re.escape, tables))
         ours = re.compile(rf"(?:{names})(?:-\d{{5}})?\.parquet")
         # What a run that was killed left behind is nobody's.
-        parts = re.compile(rf"\.[\w-]+\.parquet{re.escape(_MARK)}", re.ASCII)
+        parts = re.compile(rf"\.[\w-]+\.parquet{re.escape(PART)}", re.ASCII)
         there = list(folder.iterdir())
         self._left = [path for path in there if parts.fullmatch(path.name)]
         self._old = [path for path in there if ours.fullmatch(path.name)]

@@ -6,14 +6,15 @@ import json
 from typing import TYPE_CHECKING
 
 import wireloom
-from wireloom.cli._codec import Found
 from wireloom.cli._flat import flatten
+from wireloom.cli._sizes import show_time
 from wireloom.errors import EncodeError
 from wireloom.framing import Problem
 from wireloom.messages import Json, Message
 
 if TYPE_CHECKING:
     from wireloom.nesting import Nested, Unreadable
+    from wireloom.tabulate.opening import Captured
 
 __all__ = ["KEY", "WHERE", "from_row", "nested_row", "parse_row", "summarise", "to_row"]
 
@@ -25,16 +26,30 @@ WHERE = ("source", "stream", "ts")
 """What a row of a capture has in front of that."""
 
 
-def _key(found: Found) -> Json:
-    return {"frame_offset": found.record.offset, "frame_length": found.record.length}
+def _key(found: Captured, has_sources: bool) -> Json:
+    """Where it is; a raw capture is its own stream, which needs no name unless there are others."""
+    key: Json = {}
+    if has_sources:
+        key = {"source": found.source, "stream": found.stream}
+    elif not found.is_raw:
+        key = {"stream": found.stream}
+    if found.ts_ns is not None:
+        key["ts"] = show_time(found.ts_ns)
+    return key | {"frame_offset": found.offset, "frame_length": found.length}
 
 
-def to_row(found: Found) -> Json:
-    """One line of JSON: the key, then the message, the problem or the text."""
+def to_row(found: Captured, has_sources: bool = False) -> Json:
+    """One line of JSON: the key, then the message, the problem or the text.
+
+    Args:
+        found: what is to be shown.
+        has_sources: whether there are several captures, so that rows say of which they are.
+    """
     record = found.record
+    row = _key(found, has_sources)
     if found.message is not None:
-        return _key(found) | found.message.to_dict()
-    row = _key(found) | {"format": record.format}
+        return row | found.message.to_dict()
+    row["format"] = record.format or None
     if isinstance(record, Problem):
         return row | {
             "error": record.code,
@@ -49,11 +64,11 @@ def to_row(found: Found) -> Json:
         return row | {"text_hex": record.data.hex()}
 
 
-def nested_row(found: Found, inner: Nested | Unreadable) -> Json:
+def nested_row(found: Captured, inner: Nested | Unreadable, has_sources: bool = False) -> Json:
     """A row for a message of another format inside, with its path."""
     from wireloom.nesting import Unreadable
 
-    row = _key(found) | {"path": inner.path}
+    row = _key(found, has_sources) | {"path": inner.path}
     if not isinstance(inner, Unreadable):
         return row | inner.message.to_dict()
     error = inner.error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_origin
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_origin, runtime_checkable
 
 import click
 
@@ -33,6 +33,19 @@ def needs_serve() -> None:
             f"live services need the extra 'serve' ({error.name} is missing):"
             " pip install 'wireloom[serve]'"
         ) from error
+
+
+@runtime_checkable
+class Checked(Protocol):
+    """Settings that know whether they fit one another."""
+
+    def check(self) -> None:
+        """Say what does not.
+
+        Raises:
+            OptionError: something does not.
+        """
+        ...
 
 
 class _Value(click.ParamType[Any]):
@@ -78,13 +91,16 @@ def _rest(option: Option) -> tuple[Any, ...]:
     return (option.default, option.help, option.flag, option.metavar, option.is_secret)
 
 
-def service_options(cls: type[T]) -> Callable[[Callable[[T], None]], _Command]:
+def service_options(
+    cls: type[T], *, can_reload: bool = False
+) -> Callable[[Callable[..., None]], _Command]:
     """A decorator: options for all that a service can be told, ``--config`` and ``--check-config``.
 
-    The command gets the settings that file and command line amount to.
+    The command gets the settings that file and command line amount to; with `can_reload` also a
+    function that reads the file again and gives the settings that they amount to then.
     """
 
-    def decorate(function: Callable[[T], None]) -> _Command:
+    def decorate(function: Callable[..., None]) -> _Command:
         from wireloom.services._shell.settings import build, options, read_config
 
         def command(config: str | None, check_config: bool, **given: Any) -> None:
@@ -93,21 +109,30 @@ def service_options(cls: type[T]) -> Callable[[Callable[[T], None]], _Command]:
                 for name, value in given.items()
                 if value is not None and value != ()
             }
-            read: dict[str, Any] = {}
-            if config is not None:
-                read = read_config(Path(config), cls)
-            elif check_config:
+
+            def settings() -> T:
+                read: dict[str, Any] = {}
+                if config is not None:
+                    read = read_config(Path(config), cls)
+                try:
+                    made = build(cls, read, chosen)
+                    if isinstance(made, Checked):
+                        made.check()
+                    return made
+                except OptionError as error:
+                    if config is None:
+                        raise
+                    raise SourceError(error.reason, file=config) from error
+
+            if check_config and config is None:
                 raise click.UsageError("--check-config needs --config")
-            try:
-                settings = build(cls, read, chosen)
-            except OptionError as error:
-                if config is None:
-                    raise
-                raise SourceError(error.reason, file=config) from error
+            found = settings()
             if check_config:
                 click.echo(f"{config}: it is well formed")
-                return
-            function(settings)
+            elif can_reload:
+                function(found, settings)
+            else:
+                function(found)
 
         command.__name__, command.__doc__ = function.__name__, function.__doc__
         made: _Command = command

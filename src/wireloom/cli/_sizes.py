@@ -1,13 +1,14 @@
-"""Sizes in bytes as people write them: ``10MB``, ``2GiB``."""
+"""Numbers as people write them: sizes such as ``10MB`` and ``2GiB``, counts, and times."""
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
-__all__ = ["Size", "parse_size", "show_size"]
+__all__ = ["Size", "count", "parse_size", "show_size", "show_time"]
 
 _SIZE = re.compile(r"(\d[\d_]*(?:\.\d+)?)\s*([kmgt]?)(i?)(b?)", re.IGNORECASE | re.ASCII)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -67,3 +68,21 @@ class Size(_ParamType):
         if size < 1:
             self.fail("a size is at least one byte", param, ctx)
         return size
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun: 1 message, 2 messages."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def show_time(ns: int) -> str:
+    """A time in ISO 8601, exactly.
+
+    >>> show_time(1_700_000_000_000_000_001)
+    '2023-11-14T22:13:20.000000001Z'
+    """
+    seconds, rest = divmod(ns, 1_000_000_000)
+    return f"{_EPOCH + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S}.{rest:09}Z"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -11,22 +11,50 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wireloom.cli._accounts import ERROR_COLUMNS, Accounts
+from wireloom.arrow.arrays import int_array, int_scalar, strings
+from wireloom.cli._accounts import to_json
+from wireloom.columns import Exchange
+from wireloom.formats import get, names
+from wireloom.tabulate.accounting import Totals
 
-__all__ = ["DURATIONS", "SELECT", "SIZES", "Flow", "Histogram", "Latencies", "Rates", "Statistics"]
+__all__ = [
+    "DURATIONS",
+    "SELECT",
+    "SIZES",
+    "Flow",
+    "Histogram",
+    "Latencies",
+    "Rates",
+    "Statistics",
+    "exchange_columns",
+]
 
 SELECT = {
     "frames": ("stream", "frame_length", "ts_ns", "format", "type_name"),
     "gaps": ("stream", "offset", "length"),
-    "errors": ERROR_COLUMNS,
-    "blaze": ("stream", "ts_ns", "type_name", "txplid", "txsvid", "txcnid", "txprid", "rqstid"),
 }
 """The columns that are looked at; of `accounting` all are."""
+
+
+def exchange_columns() -> dict[str, tuple[str, ...]]:
+    """The columns that tell how long answers take, of each table of packets that are answered."""
+    found = {}
+    for name in names():
+        keys = dict.fromkeys(key for each in get(name).columns().exchanges for key in each.key)
+        if keys:
+            found[name] = ("stream", "ts_ns", "type_name", *keys)
+    return found
+
 
 SIZES = tuple(1 << power for power in range(31))
 """Edges of a histogram of sizes."""
 DURATIONS = tuple(digit * 10**power for power in range(2, 13) for digit in (1, 2, 5))
 """Edges of a histogram of times in nanoseconds: 100 ns to 5000 s."""
+
+_ZERO = int_scalar(0)
+_EMPTY = strings([""])[0]
+_FEW_ROWS = 20_000
+"""Requests and answers that are matched one by one."""
 
 _MAX_FLOWS = 100_000
 """Streams whose times are remembered."""
@@ -64,7 +92,7 @@ class Histogram:
         self.number += number
         before = 0
         for index, edge in enumerate(self.edges):
-            below = pc.sum(pc.less(values, pa.scalar(edge, values.type))).as_py()
+            below = pc.sum(pc.less(values, int_scalar(edge, values.type))).as_py()
             self.counts[index] += below - before
             before = below
             if below == number:
@@ -126,11 +154,10 @@ class Rates:
 
     def add(self, ts_ns: pa.Array, sizes: pa.Array) -> None:
         """Take the times and sizes of frames."""
-        width = pa.scalar(self.width_ns, pa.int64())
+        width = int_scalar(self.width_ns)
         numbers = pc.divide(ts_ns, width)
-        grouped = pa.table({"bin": numbers, "size": sizes}).group_by("bin")
-        for row in grouped.aggregate([("size", "sum"), ("size", "count")]).to_pylist():
-            self._put(row["bin"] * self.width_ns, row["size_count"], row["size_sum"])
+        for number, frames, size in _sums(numbers, sizes):
+            self._put(number * self.width_ns, frames, size)
         while len(self.bins) > _MAX_BINS:
             old, self.bins = self.bins, {}
             self.width_ns = next(self._widths)
@@ -172,11 +199,12 @@ def _steps(width: int) -> list[int]:
 
 
 class Latencies:
-    """Blaze: how long answers take. Both directions come apart, in batches, in any order."""
+    """How long answers take. Both directions come apart, in batches, in any order."""
 
-    _KEYS = ("connection", "kind", "a", "b", "c", "d")
-
-    def __init__(self) -> None:
+    def __init__(self, exchanges: Sequence[Exchange]) -> None:
+        self._exchanges = exchanges
+        self._width = max(len(each.key) for each in exchanges)
+        self._keys = ["connection", "kind", *(f"key_{i}" for i in range(self._width))]
         self.histogram = Histogram(DURATIONS)
         self.lost = 0
         """Requests and answers that were forgotten because there were too many."""
@@ -193,23 +221,19 @@ class Latencies:
         connections = _connections(packets["stream"].combine_chunks())
         packets = packets.append_column("connection", connections)
         names = packets["type_name"].cast(pa.string())
-        for kind, request, answer, columns in (
-            (0, "TXRQST", "TXRESP", ("txplid", "txsvid", "txcnid", "txprid")),
-            (1, "SBSREQ", "SBSRES", ("rqstid", None, None, None)),
-        ):
-            for wanted, waiting in ((request, self._requests), (answer, self._answers)):
-                found = packets.filter(pc.equal(names, wanted))
+        for kind, each in enumerate(self._exchanges):
+            columns = [*each.key, *[None] * (self._width - len(each.key))]
+            for wanted, waiting in ((each.request, self._requests), (each.answer, self._answers)):
+                found = packets.filter(pc.equal(names, strings([wanted])[0]))
                 if not found.num_rows:
                     continue
                 key = [
-                    found[name].cast(pa.int64())
-                    if name
-                    else pa.repeat(pa.scalar(0, pa.int64()), found.num_rows)
+                    found[name].cast(pa.int64()) if name else pa.repeat(_ZERO, found.num_rows)
                     for name in columns
                 ]
-                kinds = pa.repeat(pa.scalar(kind, pa.int64()), found.num_rows)
+                kinds = pa.repeat(int_scalar(kind), found.num_rows)
                 arrays = [found["connection"], kinds, *key, found["ts_ns"]]
-                waiting.append(pa.table(arrays, names=[*self._KEYS, "ts_ns"]))
+                waiting.append(pa.table(arrays, names=[*self._keys, "ts_ns"]))
                 self._new += found.num_rows
         if self._new >= _JOIN_ROWS:
             self.match()
@@ -222,7 +246,10 @@ class Latencies:
             self._answers = self._bounded(self._answers)
             return
         requests, answers = pa.concat_tables(self._requests), pa.concat_tables(self._answers)
-        keys = list(self._KEYS)
+        if requests.num_rows + answers.num_rows < _FEW_ROWS:
+            self._match_few(requests, answers)
+            return
+        keys = self._keys
         # The first of each: an id that is used again would else match every other use.
         firsts = requests.group_by(keys).aggregate([("ts_ns", "min")])
         replies = answers.group_by(keys).aggregate([("ts_ns", "min")])
@@ -230,10 +257,20 @@ class Latencies:
             replies.rename_columns([*keys, "answered"]), keys, join_type="inner"
         )
         taken = pc.subtract(both["answered"], both["asked"])
-        taken = taken.combine_chunks().filter(pc.greater_equal(taken, 0).combine_chunks())
+        taken = taken.combine_chunks()
+        taken = taken.filter(pc.greater_equal(taken, _ZERO))
         self.histogram.add(taken)
         self._requests = self._bounded([requests.join(both, keys, join_type="left anti")])
         self._answers = self._bounded([answers.join(both, keys, join_type="left anti")])
+
+    def _match_few(self, requests: pa.Table, answers: pa.Table) -> None:
+        """The same for few rows: joining tables imports pandas, which takes longer than this."""
+        firsts, replies = _first_times(requests), _first_times(answers)
+        both = firsts.keys() & replies.keys()
+        taken = [replies[key] - firsts[key] for key in both]
+        self.histogram.add(int_array([each for each in taken if each >= 0]))
+        self._requests = self._bounded([_without(requests, both)])
+        self._answers = self._bounded([_without(answers, both)])
 
     def _bounded(self, waiting: list[pa.Table]) -> list[pa.Table]:
         """The newest of those that wait."""
@@ -244,6 +281,50 @@ class Latencies:
         return [pa.concat_tables(waiting).slice(rows - _MAX_PENDING)]
 
 
+def _latencies() -> dict[str, Latencies]:
+    return {name: Latencies(get(name).columns().exchanges) for name in exchange_columns()}
+
+
+def _keys(table: pa.Table) -> Iterator[tuple[int, ...]]:
+    return zip(*(column.to_pylist() for column in table.columns[:-1]), strict=True)
+
+
+def _first_times(table: pa.Table) -> dict[tuple[int, ...], int]:
+    """The first time of each key."""
+    found: dict[tuple[int, ...], int] = {}
+    for key, ts_ns in zip(_keys(table), table["ts_ns"].to_pylist(), strict=True):
+        found[key] = min(found.get(key, ts_ns), ts_ns)
+    return found
+
+
+def _without(table: pa.Table, keys: Set[tuple[int, ...]]) -> pa.Table:
+    """The rows with other keys."""
+    return table.take(int_array([at for at, key in enumerate(_keys(table)) if key not in keys]))
+
+
+def _starts(numbers: pa.Array) -> list[int]:
+    """Where each run of equal numbers starts."""
+    changes = pc.indices_nonzero(pc.not_equal(numbers[1:], numbers[:-1])).to_pylist()
+    return [0, *(at + 1 for at in changes)] if len(numbers) else []
+
+
+def _sums(keys: pa.Array, sizes: pa.Array) -> Iterator[tuple[int, int, int]]:
+    """Each key with how many there are, and the sum of their sizes.
+
+    Not by `Table.group_by`, which imports pandas.
+    """
+    if not len(keys):
+        return
+    order = pc.sort_indices(keys)
+    keys = keys.take(order)
+    total = pc.cumulative_sum(sizes.take(order).cast(pa.int64()))
+    before = 0
+    for start, stop in pairwise([*_starts(keys), len(keys)]):
+        upto = total[stop - 1].as_py()
+        yield keys[start].as_py(), stop - start, upto - before
+        before = upto
+
+
 def _connections(streams: pa.DictionaryArray) -> pa.Array:
     """A number for the connection of each stream, the same for both of its directions."""
     numbers = []
@@ -251,7 +332,7 @@ def _connections(streams: pa.DictionaryArray) -> pa.Array:
         ends, _, turn = name.removeprefix("tcp ").rpartition(" #")
         # Hostile captures can have any number of streams: a hash needs no memory.
         numbers.append(hash((*sorted(ends.split(" > ")), turn)) if ends else hash(name))
-    return pa.array(numbers, pa.int64()).take(streams.indices)
+    return int_array(numbers).take(streams.indices)
 
 
 @dataclass(slots=True)
@@ -280,13 +361,15 @@ class Statistics:
 
     top: int = 10
     """How many flows and gaps are kept."""
-    accounts: Accounts = field(default_factory=Accounts)
+    totals: Totals = field(default_factory=Totals)
+    """What became of every byte: counted by whoever gives the batches."""
     types: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     """Format and type → frames and bytes."""
     sizes: Histogram = field(default_factory=lambda: Histogram(SIZES))
     arrivals: Histogram = field(default_factory=lambda: Histogram(DURATIONS))
     rates: Rates = field(default_factory=Rates)
-    latencies: Latencies = field(default_factory=Latencies)
+    latencies: dict[str, Latencies] = field(default_factory=_latencies)
+    """By format."""
     gaps: int = 0
     largest_gaps: list[tuple[int, int, str]] = field(default_factory=list)
     """Length, offset and stream."""
@@ -298,13 +381,10 @@ class Statistics:
 
     def add(self, table: str, batch: pa.RecordBatch) -> None:
         """Take a batch of any table."""
-        self.accounts.add(table, batch)
-        if not batch.num_rows:
-            return
         if table == "frames":
             self._add_frames(batch)
-        elif table == "blaze":
-            self.latencies.add(batch)
+        elif table in self.latencies:
+            self.latencies[table].add(batch)
         elif table == "gaps":
             self._add_gaps(batch)
         elif table == "accounting":
@@ -312,7 +392,8 @@ class Statistics:
 
     def close(self) -> None:
         """There are no more batches."""
-        self.latencies.match()
+        for each in self.latencies.values():
+            each.match()
 
     @property
     def flows(self) -> list[Flow]:
@@ -325,54 +406,53 @@ class Statistics:
         return found
 
     def _add_frames(self, batch: pa.RecordBatch) -> None:
-        table = pa.Table.from_batches([batch])
         lengths = batch.column("frame_length")
         self.sizes.add(lengths)
-        kinds = pa.table(
-            {
-                "format": table["format"].cast(pa.string()),
-                "type": table["type_name"].cast(pa.string()),
-                "size": lengths,
-            }
+        formats = batch.column("format").cast(pa.string()).dictionary_encode()
+        types = batch.column("type_name").cast(pa.string()).fill_null(_EMPTY).dictionary_encode()
+        each = int_scalar(max(len(types.dictionary), 1))
+        kinds = pc.add(
+            pc.multiply(formats.indices.cast(pa.int64()), each), types.indices.cast(pa.int64())
         )
-        counted = kinds.group_by(["format", "type"]).aggregate([("size", "count"), ("size", "sum")])
-        for row in counted.to_pylist():
-            key = (row["format"], row["type"] or "")
+        for kind, frames, size in _sums(kinds, lengths):
+            format, type = divmod(kind, each.as_py())
+            key = (formats.dictionary[format].as_py(), types.dictionary[type].as_py())
             if key in self.types or len(self.types) < _MAX_TYPES:
                 found = self.types.setdefault(key, [0, 0])
-                found[0] += row["size_count"]
-                found[1] += row["size_sum"]
-        self._add_times(table.filter(pc.is_valid(table["ts_ns"])))
+                found[0] += frames
+                found[1] += size
+        self._add_times(batch.filter(pc.is_valid(batch.column("ts_ns"))))
 
-    def _add_times(self, timed: pa.Table) -> None:
+    def _add_times(self, timed: pa.RecordBatch) -> None:
         if not timed.num_rows:
             return
-        ts_ns = timed["ts_ns"].combine_chunks()
-        self.rates.add(ts_ns, timed["frame_length"])
-        streams = timed["stream"].combine_chunks()
+        ts_ns = timed.column("ts_ns")
+        self.rates.add(ts_ns, timed.column("frame_length"))
+        streams = timed.column("stream")
         numbers = streams.indices
         order = pc.sort_indices(numbers)  # stable: the frames of a stream stay in order
         numbers, ts_ns = numbers.take(order), ts_ns.take(order)
         between = pc.subtract(ts_ns[1:], ts_ns[:-1])
         is_same = pc.equal(numbers[1:], numbers[:-1])
         waits = [between.filter(is_same)]
-        pairs = pa.table({"stream": numbers, "ts": ts_ns}).group_by("stream")
-        spans = pairs.aggregate([("ts", "min"), ("ts", "max")]).to_pylist()
         more = []
-        for row in spans:
-            name = streams.dictionary[row["stream"]].as_py()
+        starts = _starts(numbers)
+        for start, stop in pairwise([*starts, len(numbers)]):
+            bounds = pc.min_max(ts_ns[start:stop]).as_py()
+            first, last = bounds["min"], bounds["max"]
+            name = streams.dictionary[numbers[start].as_py()].as_py()
             known = self._times.get(name)
             if known is not None:
-                more.append(row["ts_min"] - known[1])
-                self._times[name] = min(known[0], row["ts_min"]), max(known[1], row["ts_max"])
+                more.append(first - known[1])
+                self._times[name] = min(known[0], first), max(known[1], last)
             elif len(self._times) < _MAX_FLOWS:
-                self._times[name] = row["ts_min"], row["ts_max"]
-        waits.append(pa.array(more, pa.int64()))
+                self._times[name] = first, last
+        waits.append(int_array(more))
         for wait in waits:
             # Packets that were captured out of order: the later one was there already.
-            self.arrivals.add(pc.max_element_wise(wait, pa.scalar(0, pa.int64())))
-        first = min(row["ts_min"] for row in spans)
-        last = max(row["ts_max"] for row in spans)
+            self.arrivals.add(pc.max_element_wise(wait, _ZERO))
+        bounds = pc.min_max(ts_ns).as_py()
+        first, last = bounds["min"], bounds["max"]
         self.first_ns = first if self.first_ns is None else min(self.first_ns, first)
         self.last_ns = last if self.last_ns is None else max(self.last_ns, last)
 
@@ -404,7 +484,7 @@ class Statistics:
         return {
             "first_ns": self.first_ns,
             "last_ns": self.last_ns,
-            "accounting": self.accounts.to_dict(),
+            "accounting": to_json(self.totals),
             "types": [
                 {"format": format, "type": type, "frames": frames, "bytes": size}
                 for (format, type), (frames, size) in sorted(self.types.items())
@@ -430,7 +510,7 @@ class Statistics:
             },
             "gaps": {
                 "number": self.gaps,
-                "bytes": self.accounts.total.missing,
+                "bytes": self.totals.missing,
                 "largest": [
                     {"stream": stream, "offset": offset, "length": length}
                     for length, offset, stream in self.largest_gaps
@@ -438,5 +518,8 @@ class Statistics:
             },
             "frame_sizes": self.sizes.to_dict(),
             "inter_arrival_ns": self.arrivals.to_dict(),
-            "blaze_latency_ns": self.latencies.histogram.to_dict(),
+            **{
+                f"{format}_latency_ns": each.histogram.to_dict()
+                for format, each in self.latencies.items()
+            },
         }

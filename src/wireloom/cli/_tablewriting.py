@@ -2,39 +2,38 @@
 
 from __future__ import annotations
 
-import datetime
+import contextlib
 import os
 import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from wireloom.cli._accounts import ERROR_COLUMNS, Accounts
-from wireloom.cli._capture import CaptureOptions, make_settings, worker_count
-from wireloom.cli._codec import count
+from wireloom.cli._capture import say_if_empty, worker_count
+from wireloom.cli._flat import plain
 from wireloom.cli._options import (
     SUFFIXES,
     TABLE_SUFFIXES,
-    DecodeOptions,
     OutputOptions,
     suffix_of,
 )
+from wireloom.cli._output import text_output
 from wireloom.cli._progress import byte_bar, total_size
-from wireloom.cli._sinks import open_sink
-from wireloom.cli._sizes import show_size
+from wireloom.cli._sinks import Sink, open_sink
+from wireloom.cli._sizes import count, show_size
 from wireloom.view import escape
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from wireloom.captures import Source
+    from wireloom.cli._csv import CsvTables
     from wireloom.cli._parquet import TableFiles
-    from wireloom.tabulate import Settings
+    from wireloom.tabulate import Settings, Totals
 
 __all__ = ["FILES", "Wanted", "batches", "is_for_tables", "write_tables"]
 
@@ -83,33 +82,6 @@ class Wanted:
             )
         return cls(listed, None, {listed[0]: chosen})
 
-    def settings(self, reading: DecodeOptions, capturing: CaptureOptions, **more: Any) -> Settings:
-        """The settings that give these tables, and what the summary needs."""
-        select = dict(self.select)
-        tables = list(self.tables)
-        for name, needed in (("accounting", None), ("errors", ERROR_COLUMNS)):
-            if name not in tables:
-                tables.append(name)
-                if needed is not None:
-                    select[name] = needed
-            elif name in select:
-                select[name] = tuple(dict.fromkeys((*select[name], *(needed or _all(name)))))
-        return make_settings(
-            reading, capturing, tables, columns=self.columns, select=select, **more
-        )
-
-    def only(self, name: str, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows without the columns that only the summary needs."""
-        if name not in self.select:
-            return batch
-        return batch.select([each for each in batch.schema.names if each in self.select[name]])
-
-
-def _all(name: str) -> tuple[str, ...]:
-    from wireloom.tables import table
-
-    return table(name).names
-
 
 def _split(text: str) -> tuple[str, ...]:
     # Not at the comma of decimal(18,4).
@@ -123,6 +95,7 @@ def batches(
     settings: Settings,
     workers: int | None = None,
     quiet: bool = False,
+    totals: Totals | None = None,
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """The batches of captures, with a progress bar.
 
@@ -131,13 +104,23 @@ def batches(
         sources: the same, opened where they must be.
         settings: which tables.
         workers: how many threads decode; None: as many as are of use.
-        quiet: no progress bar.
+        quiet: no progress bar, and no word about an empty input.
+        totals: where to count what becomes of every byte.
     """
+    from wireloom.captures import Progress
     from wireloom.tabulate import tabulate
 
+    done = 0
     workers = worker_count(names, workers)
     with byte_bar(total_size(names), quiet) as show:
-        yield from tabulate(sources, settings, workers=workers, progress=lambda now: show(now.done))
+
+        def report(now: Progress) -> None:
+            nonlocal done
+            done = max(done, now.done)
+            show(now.done)
+
+        yield from tabulate(sources, settings, workers=workers, progress=report, totals=totals)
+    say_if_empty(done, quiet)
 
 
 def write_tables(
@@ -151,28 +134,29 @@ def write_tables(
     file_bytes: int | None = None,
     workers: int | None = None,
     quiet: bool = False,
-) -> Accounts:
+) -> Totals:
     """Write the tables of captures where the output options say."""
+    from wireloom.tabulate import Totals
     from wireloom.tabulate.reading import resolved
 
     settings = resolved(settings, sources)
-    accounts = Accounts()
+    totals = Totals()
     started = time.monotonic()
     # A path without a suffix of a text or file is a folder: tables were asked for.
     if writing.path is None or suffix_of(writing.path) in SUFFIXES:
-        found = batches(names, sources, settings, workers, quiet)
-        _write_rows(found, wanted, writing, accounts, limit, names)
+        found = batches(names, sources, settings, workers, quiet, totals)
+        _write_rows(found, wanted, settings, writing, limit, names)
     else:
         if limit is not None:
             raise click.UsageError("--limit is for rows of text, not for files of tables")
         _check_target(writing.path, wanted, names)
         # Files are written several times slower than one thread decodes: more of them would only
         # make rows wait, in memory.
-        found = batches(names, sources, settings, workers or 1, quiet)
-        files = _write_files(found, wanted, settings, writing, accounts, file_bytes)
+        found = batches(names, sources, settings, workers or 1, quiet, totals)
+        files = _write_files(found, wanted, settings, writing, file_bytes)
         if not quiet:
             _show_files(files, time.monotonic() - started)
-    return accounts
+    return totals
 
 
 def _check_target(path: str, wanted: Wanted, sources: Sequence[str]) -> None:
@@ -190,7 +174,6 @@ def _write_files(
     wanted: Wanted,
     settings: Settings,
     writing: OutputOptions,
-    accounts: Accounts,
     file_bytes: int | None,
 ) -> TableFiles:
     from wireloom.cli._parquet import TableFiles
@@ -202,9 +185,7 @@ def _write_files(
     files = TableFiles(Path(writing.path), tables, force=writing.force, file_bytes=file_bytes)
     with files:
         for name, batch in found:
-            accounts.add(name, batch)
-            if name in tables:
-                files.write(name, wanted.only(name, batch))
+            files.write(name, batch)
     return files
 
 
@@ -230,38 +211,46 @@ def _show_files(files: TableFiles, seconds: float) -> None:
 def _write_rows(
     found: Iterator[tuple[str, pa.RecordBatch]],
     wanted: Wanted,
+    settings: Settings,
     writing: OutputOptions,
-    accounts: Accounts,
     limit: int | None,
     sources: Sequence[str],
 ) -> None:
     """Rows as JSON lines, CSV or a table; with several tables each row says which it is of."""
-    is_one = len(wanted.tables) == 1
-    left = limit
     source = sources[0] if len(sources) == 1 else None
-    with open_sink(writing, None, source) as sink:
+    with contextlib.ExitStack() as stack:
+        sink: CsvTables | RowTables
+        if writing.style == "csv":
+            from wireloom.cli._csv import CsvTables
+
+            stream = stack.enter_context(text_output(writing.path, writing.force, source))
+            sink = CsvTables(stream, {name: settings.table(name).names for name in wanted.tables})
+        else:
+            sink = RowTables(stack.enter_context(open_sink(writing, None, source)), wanted)
+        left = limit
         for name, batch in found:
-            accounts.add(name, batch)
-            if name not in wanted.tables:
-                continue
-            rows = wanted.only(name, batch)
+            rows = batch if left is None else batch.slice(0, left)
+            sink.write(name, rows)
             if left is not None:
-                rows = rows.slice(0, left)
                 left -= rows.num_rows
-            for row in rows.to_pylist():
-                plain = {key: _plain(value) for key, value in row.items()}
-                sink.write(plain if is_one else {"table": name, **plain})
             if left == 0:
                 break
             sink.flush()
 
 
-def _plain(value: Any) -> Any:
-    """A value as JSON has it: bytes in hex, decimals, dates and times as text."""
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, Decimal):
-        return str(value)
-    if isinstance(value, (datetime.date, datetime.time)):
-        return value.isoformat()
-    return value
+class RowTables:
+    """Writes batches of tables row by row."""
+
+    def __init__(self, sink: Sink, wanted: Wanted) -> None:
+        self._sink = sink
+        self._is_one = len(wanted.tables) == 1
+
+    def write(self, table: str, batch: pa.RecordBatch) -> None:
+        """Take rows."""
+        for row in batch.to_pylist():
+            shown = {key: plain(value) for key, value in row.items()}
+            self._sink.write(shown if self._is_one else {"table": table, **shown})
+
+    def flush(self) -> None:
+        """Hand on what there is."""
+        self._sink.flush()

@@ -6,15 +6,23 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import chain
-from typing import BinaryIO
+from typing import TYPE_CHECKING
 
 import click
 
 import wireloom
-from wireloom.cli._codec import Codec, count
+from wireloom.cli._capture import (
+    CaptureOptions,
+    looked_at,
+    open_messages,
+    say_if_empty,
+    say_unused,
+    stream_options,
+)
 from wireloom.cli._flat import json_line
-from wireloom.cli._help import Command, examples
-from wireloom.cli._input import chunks, file_argument, lines, open_binary
+from wireloom.cli._formatoptions import ReadingCommand
+from wireloom.cli._help import examples
+from wireloom.cli._input import chunks, file_argument, joined, lines, open_binary
 from wireloom.cli._options import (
     JSON_SUFFIXES,
     DecodeOptions,
@@ -25,12 +33,16 @@ from wireloom.cli._options import (
     suffix_of,
 )
 from wireloom.cli._output import binary_output, text_output
-from wireloom.cli._progress import progress
+from wireloom.cli._progress import byte_bar, total_size
 from wireloom.cli._rows import from_row, parse_row
+from wireloom.cli._sizes import count
 from wireloom.errors import OptionError, WireloomError
 from wireloom.framing import Problem
 from wireloom.messages import Message
 from wireloom.view import clip, escape
+
+if TYPE_CHECKING:
+    from wireloom.tabulate.opening import CaptureReader
 
 __all__ = ["command"]
 
@@ -45,16 +57,18 @@ _Item = tuple[str, Message | str]
 
 
 @click.command(
-    cls=Command,
+    cls=ReadingCommand,
     epilog=examples(
         "wireloom convert quotes.tibmsg --to tibrv -o quotes.tibrv",
         "wireloom convert quotes.tibrv --to json > quotes.jsonl",
         "wireloom convert quotes.jsonl --to tibmsg --no-loss -o quotes.tibmsg",
+        "wireloom convert day1.pcapng.zst --formats tibrv --to tibmsg -o day1.tibmsg",
     ),
 )
 @file_argument
 @click.option("--to", type=FormatName("json"), required=True, help="What to make.")
 @decode_options
+@stream_options
 @limit_option()
 @click.option(
     "--to-dictionary",
@@ -70,6 +84,7 @@ def command(
     source: str,
     to: str,
     reading: DecodeOptions,
+    capturing: CaptureOptions,
     limit: int | None,
     target: str | None,
     no_loss: bool,
@@ -79,15 +94,17 @@ def command(
 ) -> None:
     """Convert messages to another format, or to and from JSON lines.
 
+    FILE has frames back to back, or is a pcap or pcapng capture, also in gzip or zstd, or has JSON
+    lines.
+
     What the other format cannot express is reported on stderr, a line for each kind of loss.
     Messages that cannot be converted at all are named and left out; the exit status is then 1.
     """
-    if to == "qform" and not (target or "dictionary" in reading.given):
-        raise click.UsageError("a qform is made with a dictionary: --to-dictionary FILE")
+    if _needs_dictionary(to) and not (target or "dictionary" in reading.given):
+        raise click.UsageError(f"a {to} is made with a dictionary: --to-dictionary FILE")
     report = _Report()
     with ExitStack() as stack:
-        stream = stack.enter_context(open_binary(source))
-        items = _items(stream, source, to, reading, quiet, stack)
+        items = _items(source, to, reading, capturing, quiet, stack)
         write = _writer(to, output, force, source, stack)
         for where, item in items:
             if isinstance(item, str):
@@ -138,9 +155,15 @@ class _Report:
         click.echo(f"{done} converted to {to}{failures}{kinds}", err=True)
 
 
+def _needs_dictionary(format: str) -> bool:
+    from wireloom.conversion import NEEDS_DICTIONARY  # late: it imports formats
+
+    return format in NEEDS_DICTIONARY
+
+
 def _choose(message: Message, target: str | None, reading: DecodeOptions) -> str | None:
     """The dictionary to write with: the one to read with, unless another is named."""
-    if target is None and message.format != "qform":
+    if target is None and not _needs_dictionary(message.format):
         given: str | None = reading.given.get("dictionary")
         return given
     return target
@@ -166,27 +189,44 @@ def _writer(
 
 
 def _items(
-    stream: BinaryIO, source: str, to: str, reading: DecodeOptions, quiet: bool, stack: ExitStack
+    source: str,
+    to: str,
+    reading: DecodeOptions,
+    capturing: CaptureOptions,
+    quiet: bool,
+    stack: ExitStack,
 ) -> Iterator[_Item]:
-    """The messages of a stream of frames, or of JSON lines if that is what it holds."""
-    data = chunks(stream)
-    head = next(data, b"")
-    if suffix_of(source) in JSON_SUFFIXES or (not reading.format and head.lstrip()[:1] == b"{"):
-        return _from_lines(source, chain([head], data))
+    """The messages of captures and of frames, or of JSON lines if that is what there is."""
+    is_capture, stream = looked_at(stack.enter_context(open_binary(source)), source)
+    if not is_capture:
+        data = chunks(stream)
+        head = next(data, b"")
+        if suffix_of(source) in JSON_SUFFIXES or (not reading.format and head.lstrip()[:1] == b"{"):
+            say_if_empty(len(head), quiet)
+            return _from_lines(source, chain([head], data))
+        stream = joined(chain([head], data), source)
     # A dictionary may be meant for the format to make, and be none of the format read.
-    codec, data = Codec.for_stream(chain([head], data), reading, with_nested=to == "qform")
-    return _from_frames(codec, stack.enter_context(progress(source, data, quiet)))
+    show = stack.enter_context(byte_bar(total_size([source]), quiet))
+    nested = _needs_dictionary(to)
+    capture = open_messages([stream], reading, capturing, nested=nested, progress=show)
+    stack.callback(say_unused, capture, reading, nested=nested, quiet=quiet)
+    return _from_capture(capture, quiet)
 
 
-def _from_frames(codec: Codec, data: Iterator[bytes]) -> Iterator[_Item]:
-    for found in codec.read(data):
-        where = f"byte {found.record.offset:,}"
+def _from_capture(capture: CaptureReader, quiet: bool) -> Iterator[_Item]:
+    from wireloom.captures import Gap
+
+    for found in capture.read():
+        if isinstance(found, Gap):
+            continue
+        where = f"byte {found.offset:,}" + ("" if found.is_raw else f" of {found.stream}")
         if found.message is not None:
             yield where, found.message
         elif isinstance(found.record, Problem):
             yield where, found.record.reason
         else:
             yield where, "text between frames is no message"
+    say_if_empty(capture.capture.progress.done, quiet)
 
 
 def _from_lines(source: str, data: Iterator[bytes]) -> Iterator[_Item]:

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import click
 
+from wireloom.cli._accounts import summary_lines
 from wireloom.cli._capture import (
     CaptureOptions,
     capture_options,
     captures_argument,
     looked_at,
+    make_settings,
+    open_messages,
     opened,
+    say_if_empty,
+    say_unused,
 )
 from wireloom.cli._chosen import ChosenSink
-from wireloom.cli._codec import Account, Codec
-from wireloom.cli._help import Command, examples
-from wireloom.cli._input import PathOrDash, chunks, open_binary
+from wireloom.cli._formatoptions import ReadingCommand
+from wireloom.cli._help import examples
+from wireloom.cli._input import PathOrDash, open_binary
 from wireloom.cli._options import (
     DecodeOptions,
     Listed,
@@ -29,14 +34,14 @@ from wireloom.cli._options import (
     output_options,
 )
 from wireloom.cli._output import text_output
-from wireloom.cli._progress import progress
+from wireloom.cli._progress import byte_bar, total_size
 from wireloom.cli._rows import nested_row, summarise, to_row
 from wireloom.cli._sinks import JsonSink, Sink, open_sink
-from wireloom.cli._sizes import Size
+from wireloom.cli._sizes import Size, count
 from wireloom.messages import Json
 
 if TYPE_CHECKING:
-    from wireloom.captures import Source
+    from wireloom.tabulate import Totals
 
 __all__ = ["command"]
 
@@ -50,7 +55,7 @@ def _table_names() -> tuple[str, ...]:
 
 
 @click.command(
-    cls=Command,
+    cls=ReadingCommand,
     epilog=examples(
         "wireloom decode capture.bin",
         "wireloom decode capture.bin --csv --columns frame_offset,packet,nonce -o hello.csv",
@@ -123,8 +128,10 @@ def command(
         if errors is not None:
             raise click.UsageError("what cannot be read is in the table errors; leave --errors out")
         wanted = Wanted.from_texts(tables, columns)
-        settings = wanted.settings(reading, capturing)
-        accounts = write_tables(
+        settings = make_settings(
+            reading, capturing, wanted.tables, columns=wanted.columns, select=wanted.select
+        )
+        totals = write_tables(
             names,
             opened(names),
             wanted,
@@ -135,17 +142,17 @@ def command(
             workers=capturing.workers,
             quiet=quiet,
         )
-        lines, is_bad = list(accounts.lines()), bool(accounts.errors)
+        lines = list(summary_lines(totals))
     else:
         if file_size is not None:
             raise click.UsageError("--file-size is for files of tables: add -o FOLDER/")
         chosen = columns.split(",") if columns else None
         job = _Job(writing, chosen, errors, limit, nested, quiet)
-        lines, is_bad = _decode_messages(names, reading, capturing, job)
+        totals, lines = _decode_messages(names, reading, capturing, job)
     if not quiet:
         for line in lines:
             click.echo(line, err=True)
-    if is_bad:
+    if totals.errors:
         raise click.exceptions.Exit(1)
 
 
@@ -163,17 +170,50 @@ class _Job:
 
 def _decode_messages(
     names: Sequence[str], reading: DecodeOptions, capturing: CaptureOptions, job: _Job
-) -> tuple[list[str], bool]:
-    """Write messages; give the lines of the summary, and whether something could not be read."""
+) -> tuple[Totals, list[str]]:
+    """Write messages; give what became of every byte, and the lines of the summary."""
+    from wireloom.captures import Gap
+
+    has_sources = len(names) > 1
     with contextlib.ExitStack() as stack:
-        if len(names) > 1:
-            return _decode_captures(names, opened(names), reading, capturing, job, stack)
-        (name,) = names
-        is_capture, stream = looked_at(stack.enter_context(open_binary(name)), name)
-        if not is_capture:
-            return _decode_stream(name, stream, reading, job, stack)
-        source: Source = stream if name == "-" else name
-        return _decode_captures(names, [source], reading, capturing, job, stack)
+        sources = opened(names)
+        where: tuple[str, ...] = ("ts", "stream")
+        if not has_sources:
+            is_capture, sources[0] = looked_at(stack.enter_context(open_binary(names[0])), names[0])
+            where = where if is_capture else ()
+        out: _Output | None = None
+        show = stack.enter_context(byte_bar(total_size(names), job.quiet))
+        capture = open_messages(
+            sources,
+            reading,
+            capturing,
+            nested=job.nested,
+            progress=show,
+            on_wait=lambda: out.flush() if out is not None else None,
+        )
+        own = None if has_sources else names[0]
+        out = _Output(job.writing, job.columns, job.errors, own, stack, where=where)
+        messages = 0
+        for found in capture.read():
+            if isinstance(found, Gap):
+                continue
+            out.write(to_row(found, has_sources))
+            if job.nested:
+                for inner in capture.nested(found):
+                    out.write(nested_row(found, inner, has_sources))
+            messages += found.message is not None
+            if messages == job.limit:
+                break
+        is_stopped = messages == job.limit
+        out.finish(is_stopped)
+    totals = capture.totals
+    if is_stopped:
+        # The bytes of streams are summed up when they end, and these have not.
+        problems = count(totals.errors, "problem")
+        return totals, [f"{count(messages, 'message')}, {problems}; stopped at --limit"]
+    say_if_empty(capture.capture.progress.done, job.quiet)
+    say_unused(capture, reading, nested=job.nested, quiet=job.quiet)
+    return totals, list(summary_lines(totals, "message"))
 
 
 class _Output:
@@ -231,63 +271,3 @@ def _problem_sink(
     if errors == "-":
         return sink
     return JsonSink(stack.enter_context(text_output(errors, writing.force, source)))
-
-
-def _decode_stream(
-    source: str, stream: BinaryIO, reading: DecodeOptions, job: _Job, stack: contextlib.ExitStack
-) -> tuple[list[str], bool]:
-    """Frames back to back, as they come."""
-    account = Account()
-    codec, data = Codec.for_stream(chunks(stream), reading, job.nested)
-    account.format = codec.format.name
-    out = _Output(job.writing, job.columns, job.errors, source, stack)
-    data = stack.enter_context(progress(source, account.counted(data), job.quiet))
-    for found in codec.read(_flushing(data, out)):
-        account.add(found)
-        out.write(to_row(found))
-        if job.nested and found.message is not None:
-            for inner in codec.nested(found.message):
-                row = nested_row(found, inner)
-                if "error" in row:
-                    account.note(row["error"], f"in {row['path']}: {row['reason']}")
-                out.write(row)
-        if account.messages == job.limit:
-            account.stopped = True
-            break
-    out.finish(account.stopped)
-    return account.summary().splitlines(), bool(account.problems)
-
-
-def _decode_captures(
-    names: Sequence[str],
-    sources: Sequence[Source],
-    reading: DecodeOptions,
-    capturing: CaptureOptions,
-    job: _Job,
-    stack: contextlib.ExitStack,
-) -> tuple[list[str], bool]:
-    """The messages of all streams of captures."""
-    from wireloom.cli._capturemessages import CaptureMessages
-    from wireloom.cli._tablewriting import batches
-
-    reader = CaptureMessages(reading, capturing, job.nested, has_sources=len(names) > 1)
-    found = batches(names, sources, reader.settings, capturing.workers, job.quiet)
-    where = ("ts", "stream")
-    own = names[0] if len(names) == 1 else None
-    out = _Output(job.writing, job.columns, job.errors, own, stack, where=where)
-    for table, batch in found:
-        for row in reader.rows(table, batch):
-            out.write(row)
-            if reader.messages == job.limit:
-                out.finish(stopped=True)
-                return [*reader.summary(), "stopped at --limit"], bool(reader.problems)
-        out.flush()
-    out.finish(stopped=False)
-    return list(reader.summary()), bool(reader.problems)
-
-
-def _flushing(data: Iterator[bytes], out: _Output) -> Iterator[bytes]:
-    """The same chunks; before the next is waited for, all rows so far are handed out."""
-    for chunk in data:
-        yield chunk
-        out.flush()

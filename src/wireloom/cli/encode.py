@@ -7,6 +7,7 @@ from typing import IO
 
 import click
 
+from wireloom.cli._capture import say_if_empty
 from wireloom.cli._help import Command, examples
 from wireloom.cli._input import chunks, file_argument, lines, open_binary
 from wireloom.cli._options import force_option
@@ -37,7 +38,7 @@ def command(source: str, output: str | None, as_hex: bool, force: bool) -> None:
     Lines that cannot be encoded are named on stderr, the others are written; the exit status is
     then 1. Problems and nested messages among decode's lines are left out.
     """
-    failures = 0
+    failures = number = 0
     with ExitStack() as stack:
         stream = stack.enter_context(open_binary(source))
         out: IO[bytes] | None = None
@@ -57,6 +58,8 @@ def command(source: str, output: str | None, as_hex: bool, force: bool) -> None:
                 out.write(data)
             elif text is not None and data:
                 text.write(data.hex() + "\n")
+    if not number:
+        say_if_empty(0)
     if failures:
         raise click.exceptions.Exit(1)
 

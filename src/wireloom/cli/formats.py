@@ -76,6 +76,7 @@ def _options(found: Format) -> list[Json]:
     return [
         {
             "name": option.name,
+            "type": option.type,
             "default": _default(option),
             "choices": list(option.choices),
             "doc": option.doc,
@@ -121,9 +122,10 @@ def _draw(console: Console, found: Format, types: list[TypeInfo]) -> None:
     show(console, Text(found.summary))
     show(console, Text())
     rows = [
-        (o["name"], _says(o["default"]), ", ".join(o["choices"]), o["doc"]) for o in _options(found)
+        (o["name"], o["type"], _says(o["default"]), ", ".join(o["choices"]), o["doc"])
+        for o in _options(found)
     ]
-    show(console, _table(("option", "default", "choices", "meaning"), rows))
+    show(console, _table(("option", "type", "default", "choices", "meaning"), rows))
     plain = [t for t in types if not t.rows]
     if plain:
         show(console, Text())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
-from wireloom.cli._help import Command, examples
+from wireloom.cli._help import Aliased, Command, examples
 from wireloom.cli._input import PathOrDash
 from wireloom.cli._options import Listed, force_option
 from wireloom.cli._output import binary_output
@@ -39,8 +39,8 @@ def _scenarios() -> tuple[str, ...]:
     cls=Command,
     epilog=examples(
         "wireloom generate -o day.pcapng.zst --size 100MB --seed 1",
-        "wireloom generate -o bad.pcap --format blaze,nrep --faults loss=0.01,reorder=0.05",
-        "wireloom generate -o quotes.bin --format qform --messages 1000 --schemas schemas/",
+        "wireloom generate -o bad.pcap --formats blaze,nrep --faults loss=0.01,reorder=0.05",
+        "wireloom generate -o quotes.bin --formats qform --messages 1000 --schemas schemas/",
         "wireloom generate -o - --container pcap | wireloom stat",
     ),
 )
@@ -52,9 +52,9 @@ def _scenarios() -> tuple[str, ...]:
     help="Write the capture there; its suffix chooses the container. - is stdout.",
 )
 @click.option(
-    "-f",
-    "--format",
-    "formats",
+    "--formats",
+    cls=Aliased,
+    aliases=("-f", "--format"),
     type=Listed(_scenarios),
     multiple=True,
     metavar="A,B,…",

@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import islice
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
 import wireloom
-from wireloom.cli._codec import Codec
-from wireloom.cli._help import Command, examples
+from wireloom.cli._capture import (
+    CaptureOptions,
+    looked_at,
+    open_messages,
+    say_if_empty,
+    stream_options,
+)
+from wireloom.cli._formatoptions import ReadingCommand
+from wireloom.cli._help import examples
 from wireloom.cli._hex import HexError, parse_hex
-from wireloom.cli._input import from_text, open_binary, skip
+from wireloom.cli._input import chunks, from_text, joined, open_binary, skip
 from wireloom.cli._options import DecodeOptions, decode_options, force_option, limit_option
 from wireloom.cli._output import show, text_output
+from wireloom.cli._sizes import show_time
 from wireloom.errors import DecodeError
-from wireloom.framing import Problem, Record, Text
+from wireloom.framing import Frame, Problem, Text
 from wireloom.outline import Node
 from wireloom.view import escape
+
+if TYPE_CHECKING:
+    from wireloom.tabulate.opening import Captured, CaptureReader
 
 __all__ = ["command"]
 
@@ -36,16 +48,20 @@ class _Section:
 
 
 @click.command(
-    cls=Command,
+    cls=ReadingCommand,
     epilog=examples(
         "wireloom inspect 0003 0000 0000 0000 0000",
         "wireloom inspect capture.bin --offset 333 --limit 1",
         "xxd capture.bin | wireloom inspect -",
         "wireloom inspect message.hex --html message.html",
+        "wireloom inspect day1.pcapng.zst --stream 'tcp 10.0.0.1:7000 > 10.0.0.2:4242 #1' "
+        "--offset 333 -n 1",
     ),
 )
 @click.argument("source", metavar="[FILE|HEX...]", nargs=-1)
 @decode_options
+@stream_options
+@click.option("--stream", metavar="NAME", help="Show this stream of a capture only.")
 @click.option("--hex/--raw", "is_hex", default=None, help="What a file holds; seen from its text.")
 @limit_option(10, "Show the first N frames.")
 @click.option(
@@ -53,7 +69,7 @@ class _Section:
     type=click.IntRange(min=0),
     default=0,
     metavar="BYTE",
-    help="Start here, at a frame_offset that decode printed.",
+    help="Start here, at a frame_offset that decode printed or an errors row has.",
 )
 @click.option("--nested/--no-nested", default=True, help="Show payloads of other formats inside.")
 @click.option(
@@ -64,6 +80,8 @@ class _Section:
 def command(
     source: tuple[str, ...],
     reading: DecodeOptions,
+    capturing: CaptureOptions,
+    stream: str | None,
     is_hex: bool | None,
     limit: int,
     offset: int,
@@ -74,63 +92,97 @@ def command(
 ) -> None:
     """Show bytes as a hex dump beside their field tree.
 
-    Takes hex in nearly any form, a file (binary or hex) or stdin. Where the bytes cannot be read,
-    the field says why and its bytes are marked.
+    Takes hex in nearly any form, a file (binary or hex) or stdin; also a pcap or pcapng capture, in
+    gzip or zstd or not, of which --stream and --offset choose a frame. Where the bytes cannot be
+    read, the field says why and its bytes are marked.
     """
-    with _open(source, is_hex) as data:
-        codec, data = Codec.for_stream(skip(data, offset), reading, nested)
-        records = islice(codec.records(data, offset), limit)
-        sections = _sections(codec, records, nested)
-        failed = _write_page(page, force, sections) if page else _print(sections, colour)
+    from wireloom.captures import Gap
+
+    with ExitStack() as stack:
+        is_capture, data = _open(source, is_hex, stack)
+        base = 0 if is_capture else offset
+        if not is_capture:
+            data = joined(skip(chunks(data), offset), data.name)
+        capture = open_messages([data], reading, capturing, nested=nested)
+        every = (each for each in capture.read(decode=False) if not isinstance(each, Gap))
+        found = _chosen(every, stream, offset) if is_capture else every
+        sections = _sections(capture, islice(found, limit), nested, base)
+        shown, failed = _write_page(page, force, sections) if page else _print(sections, colour)
+        is_empty = not offset and not capture.capture.progress.done
+    if is_empty:
+        say_if_empty(0)
+    elif not shown:
+        where = f" of stream {escape(stream)}" if stream else ""
+        raise click.ClickException(f"there is nothing at or behind byte {offset:,}{where}")
     if failed:
         raise click.exceptions.Exit(1)
 
 
-@contextmanager
-def _open(source: tuple[str, ...], is_hex: bool | None) -> Iterator[Iterator[bytes]]:
-    """The bytes of the argument: of a file or stdin, or written down as hex."""
+def _chosen(found: Iterator[Captured], stream: str | None, offset: int) -> Iterator[Captured]:
+    """The records of a stream, or of all, from the one on that has the byte at that offset."""
+    for each in found:
+        if (stream is None or each.stream == stream) and each.offset + each.length > offset:
+            yield each
+
+
+def _open(source: tuple[str, ...], is_hex: bool | None, stack: ExitStack) -> tuple[bool, BinaryIO]:
+    """Whether it is a capture, and the bytes: of a file or stdin, or written down as hex."""
     name = source[0] if len(source) == 1 else ""
     try:
         if not source or name == "-" or os.path.exists(name):
-            with open_binary(name or "-") as stream:
-                yield from_text(stream, is_hex)
-        else:
-            yield iter([parse_hex(" ".join(source))])
+            file = stack.enter_context(open_binary(name or "-"))
+            is_capture, stream = looked_at(file, name or "-")
+            if is_capture and not is_hex:
+                return True, stream
+            data = from_text(stream, is_hex)
+            # The first bytes tell whether it is hex.
+            return False, joined(chain([next(data, b"")], data), name or "-")
+        return False, joined(iter([parse_hex(" ".join(source))]), "hex")
     except HexError as error:
         what = f"no file {escape(name)!r}, and as hex" if name and name != "-" else "hex"
         raise click.UsageError(f"{what}: {escape(str(error))}") from None
 
 
-def _sections(codec: Codec, records: Iterable[Record], with_nested: bool) -> Iterator[_Section]:
+def _sections(
+    capture: CaptureReader, records: Iterable[Captured], with_nested: bool, base: int
+) -> Iterator[_Section]:
     """Every record's view, and below each that of the messages inside."""
-    for record in records:
-        yield _section(codec, record)
-        if with_nested and not isinstance(record, (Problem, Text)):
-            yield from _inside(codec, record.data)
+    for found in records:
+        yield _section(capture, found, base)
+        if with_nested and isinstance(found.record, Frame):
+            yield from _inside(capture, found)
 
 
-def _section(codec: Codec, record: Record) -> _Section:
-    where = f"{record.format} at byte {record.offset:,}, {record.length:,} bytes"
+def _section(capture: CaptureReader, found: Captured, base: int) -> _Section:
+    record = found.record
+    where = f"{record.format or 'unrecognised'} at byte {base + found.offset:,}"
+    if not found.is_raw:
+        where += f" of {found.stream}" if found.stream else f" of {found.source}"
+    if found.ts_ns is not None:
+        where += f", {show_time(found.ts_ns)}"
+    where += f", {found.length:,} bytes"
     if isinstance(record, Text):
         root = Node("text", 0, record.length, record.data.decode(errors="replace"))
         return _Section(f"{where}: text", record.data, root, failed=False)
-    root = codec.outline(record.data)
+    root = Node("bytes", 0, len(record.data))
+    if record.format:
+        root = capture.codec(record.format).outline(record.data)
     if isinstance(record, Problem):
         field = f" in {record.path}" if record.path else ""
-        reason = f"{record.reason} (at byte {record.at:,}{field})"
+        reason = f"{record.reason} (at byte {base + record.at:,}{field})"
         return _Section(f"{where}: {reason}", record.data, root, failed=True)
     failed = any(node.error for _, node in root.walk())
     return _Section(where, record.data, root, failed)
 
 
-def _inside(codec: Codec, data: bytes) -> Iterator[_Section]:
+def _inside(capture: CaptureReader, found: Captured) -> Iterator[_Section]:
     from wireloom.nesting import Unreadable
 
     try:
-        message = codec.decode(data)
+        message = capture.codec(found.record.format).decode(found.record.data)
     except DecodeError:
         return  # the tree above says why
-    for inner in codec.nested(message):
+    for inner in capture.nested(replace(found, message=message)):
         where = f"{inner.format} in {inner.path}"
         if isinstance(inner, Unreadable):
             root = wireloom.outline(inner.data, inner.format)
@@ -141,7 +193,7 @@ def _inside(codec: Codec, data: bytes) -> Iterator[_Section]:
             yield _Section(heading, data, inner.message.outline(), failed=False)
 
 
-def _print(sections: Iterator[_Section], colour: bool | None) -> bool:
+def _print(sections: Iterator[_Section], colour: bool | None) -> tuple[int, bool]:
     from rich.console import Console, Group
     from rich.text import Text as RichText
 
@@ -154,20 +206,21 @@ def _print(sections: Iterator[_Section], colour: bool | None) -> bool:
         markup=False,
         emoji=False,
     )
-    failed = False
+    shown, failed = 0, False
     for section in sections:
+        shown += 1
         failed |= section.failed
         style = "bold red" if section.failed else "bold"
         heading = RichText(escape(section.heading), style)
         show(console, Group(heading, draw(console, section.data, section.root), RichText()))
-    return failed
+    return shown, failed
 
 
-def _write_page(page: str, force: bool, sections: Iterator[_Section]) -> bool:
+def _write_page(page: str, force: bool, sections: Iterator[_Section]) -> tuple[int, bool]:
     from wireloom.view import to_page
 
     shown = list(sections)
     with text_output(page, force) as stream:
         stream.writelines(to_page("wireloom inspect", ((s.heading, s.data, s.root) for s in shown)))
     click.echo(f"{escape(page)}: {len(shown)} shown", err=True)
-    return any(section.failed for section in shown)
+    return len(shown), any(section.failed for section in shown)

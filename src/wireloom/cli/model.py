@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from wireloom.cli._help import Group, examples
-from wireloom.cli._options import OutputOptions, output_options
+from wireloom.cli._options import OutputOptions, force_option, output_options
+from wireloom.cli._output import text_output
 from wireloom.cli._sinks import open_sink
 from wireloom.errors import SourceError
 from wireloom.messages import Json
@@ -84,6 +86,50 @@ def show(source: str, paths: tuple[str, ...], name: str | None, writing: OutputO
         for entity in entities:
             for row in [_object(entity)] if writing.style == "json" else _rows(entity):
                 sink.write(row)
+
+
+@command.command(
+    epilog=examples(
+        "wireloom model stub fleet.blz -o fleet.pyi",
+        "wireloom model stub fleet.blz -o fleet.pyi --module",
+    )
+)
+@click.argument("source", metavar="FILE", type=click.Path(exists=True, dir_okay=False))
+@_path
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False), help="Write to this file, ending in .pyi."
+)
+@click.option(
+    "--module",
+    "is_module",
+    is_flag=True,
+    help="Also write the .py beside it, which makes the classes when it is imported.",
+)
+@force_option
+def stub(
+    source: str, paths: tuple[str, ...], output: str | None, is_module: bool, force: bool
+) -> None:
+    """Write the types of a model's Python classes, for type checkers.
+
+    With fleet.pyi and fleet.py (--module) beside each other, `import fleet` has the classes, and
+    mypy and editors know their fields.
+    """
+    from wireloom.formats.blaze.stub import stub_of
+
+    if output is not None and not output.endswith(".pyi"):
+        raise click.UsageError("a stub ends in .pyi")
+    if is_module and (output is None or paths):
+        raise click.UsageError("--module needs --output, and a model without --include")
+    text = stub_of(_load(source, paths), os.path.basename(source))
+    with text_output(output, force, source) as file:
+        file.write(text)
+    if is_module and output is not None:
+        place = os.path.relpath(source, os.path.dirname(os.path.abspath(output)))
+        with text_output(output.removesuffix("i"), force, source) as file:
+            file.write(
+                "from wireloom.formats.blaze.classes import install\n\n"
+                f"install(__name__, {place!r})\n"
+            )
 
 
 def _load(file: str, paths: tuple[str, ...]) -> Model:

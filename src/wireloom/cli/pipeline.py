@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wireloom.cli._derived import derived_tables, summarise_derived
-from wireloom.cli._help import Command, examples
+from wireloom.cli._formatoptions import ReadingCommand, format_options_note, given_options
+from wireloom.cli._help import Aliased, examples
 from wireloom.cli._lake import accounting_table, bar, plain_table, size_text, spark_session
 from wireloom.cli._output import make_console, show
 
@@ -27,10 +28,6 @@ _SETTINGS = (
     "formats",
     "ports",
     "columns",
-    "dictionary",
-    "model",
-    "proto",
-    "bind",
     "mode",
     "include_raw",
 )
@@ -38,21 +35,23 @@ _SETTINGS = (
 
 
 @click.command(
-    cls=Command,
+    cls=ReadingCommand,
     epilog=examples(
-        "wireloom pipeline captures/ --out lake",
-        "wireloom pipeline 'captures/*.pcapng' --out lake --tables fields,errors",
-        "wireloom pipeline quotes.bin --out lake --columns BID:double,ASK:double",
-        "wireloom pipeline captures/ --out lake --stream",
-        "wireloom pipeline captures/ --out lake --derive bars,last_values",
-        "wireloom pipeline --out lake --reprocess errors --dictionary fixed.cf",
+        "wireloom pipeline captures/ --output lake",
+        "wireloom pipeline 'captures/*.pcapng' --output lake --tables fields,errors",
+        "wireloom pipeline quotes.bin --output lake --columns BID:double,ASK:double",
+        "wireloom pipeline captures/ --output lake --stream",
+        "wireloom pipeline captures/ --output lake --derive bars,last_values",
+        "wireloom pipeline --output lake --reprocess errors --dictionary fixed.cf",
     ),
 )
 @click.argument("sources", metavar="[IN]...", nargs=-1, type=click.Path())
 @click.option(
     "-o",
-    "--out",
+    "--output",
     "lake",
+    cls=Aliased,
+    aliases=("--out",),
     required=True,
     metavar="LAKE",
     type=click.Path(file_okay=False),
@@ -63,13 +62,16 @@ _SETTINGS = (
     metavar="A,B,…",
     help="Tables to write; all when left out. errors, gaps and accounting always are.",
 )
-@click.option("--formats", metavar="A,B,…", help="Formats that streams may be in; one: all are.")
-@click.option("--ports", metavar="PORT=FORMAT,…", help="Formats of ports, without detection.")
+@click.option(
+    "--formats", metavar="A,B,…", help="Only these formats may be on a stream of a capture."
+)
+@click.option(
+    "--ports",
+    metavar="PORT=FORMAT,…",
+    help="What is spoken on these ports; detected on all others.",
+)
 @click.option("--columns", metavar="A:TYPE,…", help="Fields that are columns of the table wide.")
-@click.option("--dictionary", type=click.Path(), help="qform: cfile or RDM field dictionary.")
-@click.option("--model", type=click.Path(), help="blaze: .blz model of the bodies.")
-@click.option("--proto", metavar="FILE,…", help="nais: .proto files or descriptor sets.")
-@click.option("--bind", metavar="TYPE=MESSAGE,…", help="nais: message of a type.")
+@format_options_note
 @click.option(
     "--mode",
     type=click.Choice(["permissive", "failfast", "dropmalformed"]),
@@ -81,7 +83,7 @@ _SETTINGS = (
     "other",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Any other setting of the tables, such as max_frame.",
+    help="The same, also as FORMAT.NAME=VALUE, and other settings such as max_frame.",
 )
 @click.option(
     "--date",
@@ -198,16 +200,23 @@ def _executor(spark: Any) -> Executor:
 def _derived(
     spark: Any, lake: str, given: dict[str, Any], options: PipelineOptions, quiet: bool
 ) -> list[Stored]:
+    from wireloom.spark.derived import derived_names, recipe
     from wireloom.spark.derived.store import store_derived
 
     names = derived_tables(given["derive"])
-    known = {"model": Path(given["model"]).read_text("utf-8")} if given["model"] else {}
+    # A derived table may need what a format was read with; it is kept with the table, so as text.
+    wanted = {option for name in names or derived_names() for option in recipe(name).options}
+    known = {
+        name: Path(value).read_text("utf-8")
+        for name, value in given_options().items()
+        if name in wanted and isinstance(value, str)
+    }
     with bar("deriving", quiet) as shown:
         return store_derived(
             spark,
             lake,
             names,
-            known if not names or "blaze_objects" in names else {},
+            known,
             writing=options.writing,
             progress=shown.done,
             planned=shown.total,
@@ -223,11 +232,19 @@ def _settings(given: dict[str, Any]) -> Settings:
         if not name or not equals:
             raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="-O")
         found[name] = value
+    for name, value in given_options().items():
+        found[name] = _text(value)
     for name in _SETTINGS:
         if given[name] is not None:
-            value = given[name]
-            found[name] = str(value).lower() if isinstance(value, bool) else value
+            found[name] = _text(given[name])
     return Settings.from_options(found)
+
+
+def _text(value: Any) -> str:
+    """A value as settings read it."""
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _options(given: dict[str, Any]) -> PipelineOptions:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from wireloom.cli._accounts import UNKNOWN, left_out_lines, problem_lines
 from wireloom.cli._capture import (
     CaptureOptions,
     capture_options,
@@ -16,20 +17,20 @@ from wireloom.cli._capture import (
     make_settings,
     opened,
 )
-from wireloom.cli._codec import count
-from wireloom.cli._help import Command, examples
+from wireloom.cli._formatoptions import ReadingCommand
+from wireloom.cli._help import examples
 from wireloom.cli._options import DecodeOptions, decode_options
 from wireloom.cli._progress import total_size
-from wireloom.cli._sizes import show_size
+from wireloom.cli._sizes import count, show_size, show_time
 from wireloom.view import clip, escape
 
 if TYPE_CHECKING:
-    from wireloom.cli._accounts import Accounts
     from wireloom.cli._statistics import Histogram, Statistics
+    from wireloom.tabulate.accounting import Account, Totals
 
 __all__ = ["command"]
 
-_TABLES = ("frames", "blaze", "errors", "gaps", "accounting")
+_TABLES = ("frames", "gaps", "accounting")
 _BAR = 40
 """Characters of the longest bar."""
 _BINS = 24
@@ -40,7 +41,7 @@ _MAX_NAME = 60
 
 
 @click.command(
-    cls=Command,
+    cls=ReadingCommand,
     epilog=examples(
         "wireloom stat day1.pcapng.zst",
         "wireloom stat day1-*.pcap --ports 7000=blaze --top 20",
@@ -74,13 +75,18 @@ def command(
     captured bytes = decoded + quarantined + gap + duplicate. The exit status is 1 when something
     could not be read.
     """
-    from wireloom.cli._statistics import SELECT, Statistics
+    from wireloom.cli._statistics import SELECT, Statistics, exchange_columns
     from wireloom.cli._tablewriting import batches
 
     names = sources or ("-",)
-    settings = make_settings(reading, capturing, _TABLES, select=SELECT, nested=False)
+    packets = exchange_columns()
+    settings = make_settings(
+        reading, capturing, (*_TABLES, *packets), select={**SELECT, **packets}, nested=False
+    )
     found = Statistics(top=top)
-    for table, batch in batches(names, opened(names), settings, capturing.workers, quiet):
+    for table, batch in batches(
+        names, opened(names), settings, capturing.workers, quiet, totals=found.totals
+    ):
         found.add(table, batch)
     found.close()
     if as_json:
@@ -88,14 +94,17 @@ def command(
     else:
         for line in _report(found, names):
             click.echo(line)
-    if found.accounts.errors or not found.accounts.is_balanced:
+    if found.totals.errors or not found.totals.is_balanced:
         raise click.exceptions.Exit(1)
 
 
 def _report(found: Statistics, names: Sequence[str]) -> Iterator[str]:
     yield _headline(found, names)
     yield ""
-    yield from _formats(found.accounts)
+    yield from _formats(found.totals)
+    if found.totals.left_out:
+        yield ""
+        yield from left_out_lines(found.totals)
     if found.types:
         yield ""
         yield from _types(found)
@@ -112,47 +121,48 @@ def _report(found: Statistics, names: Sequence[str]) -> Iterator[str]:
                 for start, frames, size in bins
             ]
         )
-    for title, histogram, show in (
+    histograms: list[tuple[str, Histogram, Callable[[int], str]]] = [
         ("frame sizes in bytes", found.sizes, str),
         ("time between frames of a stream", found.arrivals, show_duration),
-        ("blaze: request → response", found.latencies.histogram, show_duration),
-    ):
+    ]
+    for format, each in found.latencies.items():
+        histograms.append((f"{format}: request → response", each.histogram, show_duration))
+    for title, histogram, show in histograms:
         if histogram.number:
             yield ""
             yield from _histogram(title, histogram, show)
     if found.gaps:
         yield ""
-        missing = found.accounts.total.missing
+        missing = found.totals.missing
         yield f"{count(found.gaps, 'gap')}, {missing:,} bytes missing; the largest:"
         for length, offset, stream in found.largest_gaps:
             yield f"  {length:,} bytes at byte {offset:,} of {clip(stream, 100)}"
-    if found.accounts.errors:
+    if found.totals.errors:
         yield ""
-        yield f"{count(found.accounts.errors, 'error')}:"
-        yield from (f"  {line}" for line in found.accounts.problems())
+        yield f"{count(found.totals.errors, 'error')}:"
+        yield from (f"  {line}" for line in problem_lines(found.totals))
 
 
 def _headline(found: Statistics, names: Sequence[str]) -> str:
     what = escape(names[0]) if len(names) == 1 else count(len(names), "file")
     size = total_size(names)
-    total = found.accounts.total
+    total = found.totals
     line = f"{what}{'' if size is None else f', {show_size(size)}'}: "
     line += f"{count(total.frames, 'frame')} in {count(total.streams, 'stream')}"
     if found.first_ns is not None and found.last_ns is not None:
-        from wireloom.cli._capturemessages import show_time
-
         took = show_duration(found.last_ns - found.first_ns)
         line += f", {took} from {show_time(found.first_ns)}"
     return line
 
 
-def _formats(accounts: Accounts) -> Iterator[str]:
+def _formats(totals: Totals) -> Iterator[str]:
     parts = ("captured", "= decoded", "+ quarantined", "+ gap", "+ duplicate", "sum", "missing")
-    has_conflicts = accounts.total.conflict > 0
+    has_conflicts = totals.conflict > 0
     rows: list[tuple[str, ...]] = [("format", "streams", "frames", *parts)]
     if has_conflicts:
         rows[0] += ("conflict",)
-    listed = [*sorted(accounts.formats.items()), ("all", accounts.total)]
+    named = {format or UNKNOWN: account for format, account in totals.formats.items()}
+    listed: list[tuple[str, Account]] = [*sorted(named.items()), ("all", totals)]
     for name, sums in listed:
         numbers = (sums.streams, sums.frames, sums.captured, sums.decoded, sums.quarantined)
         more = (sums.gap, sums.duplicate)
@@ -186,7 +196,7 @@ def _flows(found: Statistics) -> Iterator[str]:
         numbers = (f"{flow.captured:,}", f"{flow.frames:,}", f"{flow.missing:,}")
         rows.append((clip(flow.stream, _MAX_NAME), flow.format or "?", *numbers, lasts, rate))
     yield from _grid(rows, left=2)
-    rest = found.accounts.total.streams - len(flows)
+    rest = found.totals.streams - len(flows)
     if rest > 0:
         yield f"… and {count(rest, 'smaller flow')}; --top shows more"
 
@@ -265,8 +275,6 @@ def show_duration(ns: int) -> str:
 
 def _clock(ns: int, width: int) -> str:
     """When a bar starts, as exactly as it is wide."""
-    from wireloom.cli._capturemessages import show_time
-
     text = show_time(ns).removesuffix("Z").replace("T", " ")
     if width >= 86_400 * 10**9:
         return text[:10]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wireloom.cli._codec import count
 from wireloom.cli._help import Command, examples
+from wireloom.cli._sizes import count
 from wireloom.view import clip, escape
 
 if TYPE_CHECKING:

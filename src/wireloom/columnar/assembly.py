@@ -6,92 +6,18 @@ columns that are alike in every row.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wireloom.columnar.arrays import strings
-from wireloom.columnar.framing import FrameBatch
+from wireloom.arrow.arrays import dictionary, null_array, strings
+from wireloom.arrow.frames import KEY_NAMES, FrameBatch, Keys
+from wireloom.arrow.types import arrow_type
 from wireloom.columnar.program import Output, Program
-from wireloom.tables import Column, Table, arrow_type
+from wireloom.columns import Column, Table
 
-__all__ = ["Assembly", "Filled", "Keys"]
-
-
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """The key columns of a batch of frames."""
-
-    source: str | pa.DictionaryArray
-    """Of all frames, or of each."""
-    stream: str | pa.DictionaryArray
-    base: int
-    """Stream offset that the frames' offsets count from."""
-    ts_ns: memoryview | None
-    """Capture time of each frame; None if not known."""
-    offsets: memoryview | None = None
-    """Stream offset of each frame, where they lie in several streams."""
-
-    def part(self, first: int, last: int) -> Keys:
-        """Those of the frames from `first` up to `last`."""
-        source, stream = (
-            text if isinstance(text, str) else text.slice(first, last - first)
-            for text in (self.source, self.stream)
-        )
-        return Keys(
-            source,
-            stream,
-            self.base,
-            None if self.ts_ns is None else self.ts_ns[first:last],
-            None if self.offsets is None else self.offsets[first:last],
-        )
-
-    def row(self, index: int, batch: FrameBatch) -> dict[str, Any]:
-        """The key of one frame."""
-        source, stream = (
-            text if isinstance(text, str) else text[index].as_py()
-            for text in (self.source, self.stream)
-        )
-        ts_ns = None if self.ts_ns is None else self.ts_ns[index]
-        return {
-            "source": source,
-            "stream": stream,
-            "frame_offset": self.offset(index, batch),
-            "frame_length": batch.lengths[index],
-            "ts_ns": ts_ns,
-            "ts": None if ts_ns is None else ts_ns // 1000,
-            "path": "",
-        }
-
-    def offset(self, index: int, batch: FrameBatch) -> int:
-        """Where a frame starts in its stream."""
-        found: int = (
-            self.base + batch.offsets[index] if self.offsets is None else self.offsets[index]
-        )
-        return found
-
-
-class _Zeros:
-    """One buffer of zeros for all who need some."""
-
-    def __init__(self) -> None:
-        self._buffer = pa.py_buffer(bytes(1 << 19))
-
-    def get(self, size: int) -> pa.Buffer:
-        if size > self._buffer.size:
-            self._buffer = pa.py_buffer(bytes(size))
-        return self._buffer.slice(0, size)
-
-
-_ZEROS = _Zeros()
-
-
-def _nulls(type: pa.DataType, count: int) -> pa.Array:
-    """Nothing but nulls, of a type whose values have a fixed size."""
-    bits, width = _ZEROS.get(count // 8 + 1), type.bit_width // 8
-    return pa.Array.from_buffers(type, count, [bits, _ZEROS.get(width * count)], count)
+__all__ = ["Assembly", "Filled"]
 
 
 class Filled:
@@ -196,8 +122,10 @@ class Assembly:
                 found = self._blob(filled, output, batch.data)
             elif output is not None:
                 found = self._number(filled, output)
+            elif column.name in KEY_NAMES:
+                found = keys.column(column, batch, self._kernel)
             else:
-                found = self._key(column, keys, batch)
+                found = self._absent(column, filled.count)
             arrays.append(found)
         rows = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         if 1 not in bytes(filled.outcome):
@@ -209,10 +137,9 @@ class Assembly:
     def _absent(self, column: Column, count: int) -> pa.Array:
         type = arrow_type(column.type)
         if pa.types.is_dictionary(type):
-            indices = _nulls(type.index_type, count)
-            names = self._names.get(column.name)
-            return pa.DictionaryArray.from_arrays(indices, strings([]) if names is None else names)
-        return _nulls(type, count) if pa.types.is_integer(type) else pa.nulls(count, type)
+            names = self._names.get(column.name, strings([]))
+            return dictionary(null_array(type.index_type, count), names)
+        return null_array(type, count)
 
     def _bits(self, filled: Filled, forms: set[int]) -> pa.Buffer:
         """A bit for each frame of these forms; columns with the same forms share them."""
@@ -266,26 +193,3 @@ class Assembly:
         return pa.Array.from_buffers(
             pa.list_(pa.string()), count, [bits, ends], count - there, children=[items]
         )
-
-    def _key(self, column: Column, keys: Keys, batch: FrameBatch) -> pa.Array:
-        name, type, count = column.name, arrow_type(column.type), batch.count
-        if name == "frame_offset" and keys.offsets is not None:
-            return pa.Array.from_buffers(type, count, [None, pa.py_buffer(keys.offsets)], 0)
-        if name == "frame_offset":
-            found = pa.Array.from_buffers(type, count, [None, pa.py_buffer(batch.offsets)], 0)
-            return pc.add(found, keys.base) if keys.base else found
-        if name == "frame_length":
-            return pa.Array.from_buffers(type, count, [None, pa.py_buffer(batch.lengths)], 0)
-        if name in ("source", "stream", "path"):
-            text = {"source": keys.source, "stream": keys.stream, "path": ""}[name]
-            if not isinstance(text, str):
-                return text
-            zeros = pa.Array.from_buffers(pa.int32(), count, [None, _ZEROS.get(4 * count)], 0)
-            return pa.DictionaryArray.from_arrays(zeros, strings([text]), safe=False)
-        if name not in ("ts_ns", "ts") or keys.ts_ns is None:
-            return self._absent(column, count)
-        if name == "ts_ns":
-            return pa.Array.from_buffers(type, count, [None, pa.py_buffer(keys.ts_ns)], 0)
-        micros = pa.allocate_buffer(8 * max(count, 1))
-        self._kernel.to_micros(keys.ts_ns, memoryview(micros).cast("B").cast("q"))
-        return pa.Array.from_buffers(type, count, [None, micros], 0)

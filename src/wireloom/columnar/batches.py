@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wireloom.columnar.arrays import (
+from wireloom.arrow.arrays import (
     NameColumn,
     allocate,
     constant,
@@ -22,6 +22,7 @@ from wireloom.columnar.arrays import (
 )
 from wireloom.columnar.types import DIALECTS, dialect_names, field_map, field_names
 from wireloom.columnar.wide import Choice, wide_array
+from wireloom.formats import get
 from wireloom.kernel.rows import keyrows as keys
 from wireloom.kernel.rows import messagerows
 from wireloom.kernel.rows.fieldrows import (
@@ -229,7 +230,7 @@ class FieldBatches(_TableBatches):
         for type in wide_types:
             want |= _WIDE_NEEDS[type.partition("(")[0]] | V_BLANK
         dense = V_INT | V_REAL
-        if format != "tibrv":
+        if format is None or get(format).columns().has_hints:
             dense |= V_DECIMAL | V_HINT
         keeps = wanted is not None
         rows = rows if keeps else 1

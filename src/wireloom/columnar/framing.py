@@ -9,21 +9,29 @@ object path's own rules, so that the reasons are the same by construction.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from mmap import mmap
 from typing import Any
 
+from wireloom.arrow.frames import FrameBatch
 from wireloom.columnar.objectscan import FramerScan, object_scan
 from wireloom.columnar.stored import InMemory, Stored
 from wireloom.errors import DecodeError, FrameTooLargeError, OptionError, TruncatedError
 from wireloom.formats import get
-from wireloom.framing import SUSPECT_STEPS, Frame, Problem, Record, Text
+from wireloom.framing import SUSPECT_STEPS, Problem, Text
 from wireloom.kernel import load
-from wireloom.kernel.frames import naisscan as lines
 from wireloom.kernel.frames import scan
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
-__all__ = ["BATCH_FRAMES", "MAX_FRAME", "FrameBatch", "FrameScanner", "scan_frames"]
+__all__ = [
+    "BATCH_FRAMES",
+    "CUT",
+    "MAX_FRAME",
+    "FrameBatch",
+    "FrameScanner",
+    "Survey",
+    "scan_frames",
+]
 
 BATCH_FRAMES = 1 << 16
 """Frames in a batch: enough for the cost of a batch not to matter, 0.8 MB of arrays."""
@@ -31,7 +39,12 @@ BATCH_FRAMES = 1 << 16
 MAX_FRAME = (1 << 31) - 1
 """No frame can be longer here, whatever the limits say: lengths are 32-bit columns."""
 
+CUT = frozenset({"truncated", "short_header"})
+"""Codes of problems that say: the data ends within a frame."""
+
 _BATCH_MARKS = 1 << 10
+_SURVEYED = 1 << 9
+"""Frames or other things that are noted at a time, for those who only want to know."""
 _LEAST_STEP = 1 << 16
 """Bytes to wait for before what is held back is joined and looked at again."""
 
@@ -39,61 +52,18 @@ Source = bytes | bytearray | memoryview | mmap
 """A piece of a stream. It must not change while batches made of it are in use."""
 
 
-class FrameBatch:
-    """Frames that follow each other in a stream, and what lies between them."""
+@dataclass(slots=True)
+class Survey:
+    """What a scanner makes of some bytes; why the rest is no frame is not asked."""
 
-    __slots__ = ("base", "count", "data", "format", "lengths", "offsets", "others", "reaches")
-
-    format: str
-    data: memoryview
-    """The bytes that the frames lie in."""
-    base: int
-    """Where `data` starts in the stream."""
-    count: int
-    offsets: memoryview
-    """Where each frame starts in `data`: 64-bit numbers."""
-    lengths: memoryview
-    """Bytes of each frame: 32-bit numbers."""
-    others: list[Problem | Text]
-    """What is no frame, in stream order."""
-    reaches: list[int]
-    """For each of `others`, the stream offset up to which the scanner's decisions depend on it."""
-
-    def __init__(
-        self, format: str, data: memoryview, base: int, offsets: memoryview, lengths: memoryview
-    ) -> None:
-        self.format = format
-        self.data = data
-        self.base = base
-        self.count = len(offsets)
-        self.offsets = offsets
-        self.lengths = lengths
-        self.others = []
-        self.reaches = []
-
-    def part(self, first: int, last: int) -> FrameBatch:
-        """Only the frames from `first` up to `last`, and nothing else."""
-        offsets, lengths = self.offsets[first:last], self.lengths[first:last]
-        return FrameBatch(self.format, self.data, self.base, offsets, lengths)
-
-    def frame(self, index: int) -> bytes:
-        """The bytes of one frame."""
-        start = self.offsets[index]
-        return bytes(self.data[start : start + self.lengths[index]])
-
-    def records(self) -> Iterator[Record]:
-        """Everything in stream order, as the object path gives it."""
-        others = iter(self.others)
-        other = next(others, None)
-        for index in range(self.count):
-            offset = self.base + self.offsets[index]
-            while other is not None and other.offset < offset:
-                yield other
-                other = next(others, None)
-            yield Frame(self.format, offset, self.frame(index))
-        if other is not None:
-            yield other
-            yield from others
+    frames: list[tuple[int, int]]
+    """Start and length of each."""
+    problems: list[tuple[int, int]]
+    """Start and length of what is no frame."""
+    texts: list[tuple[int, int]]
+    """Start and length of text between frames."""
+    cut: int
+    """Bytes of the frame that the end cuts off; they are no problem."""
 
 
 class FrameScanner:
@@ -150,6 +120,7 @@ class FrameScanner:
         self._held = 0
         self._least = 0
         self._batch = batch
+        self._out: Any = None  # where surveys are noted
         self.start = -1
         """Where `scan_range` has begun; -1 if it found no place."""
 
@@ -205,6 +176,62 @@ class FrameScanner:
         self.restart(offset)
         self._parts.append(memoryview(data).cast("B"))
         return list(self._run(is_last))
+
+    def survey(self, data: bytes) -> Survey | None:
+        """What frames there are in some bytes, which are all; None if nothing looks like one.
+
+        For those that only want to know: no objects are made of what is no frame, which in other
+        formats is nearly everything.
+        """
+        self._scan.start(0)
+        view = memoryview(data)
+        if self._out is None:
+            self._out = self._new_frames(_SURVEYED, _SURVEYED)
+        out, scanner = self._out, self._scan
+        found = Survey([], [], [], 0)
+        state, kind = scan.RUN_FULL, 0
+        while state == scan.RUN_FULL:
+            out.clear()
+            state = scanner.run(out, view, True)
+            marks = out.mark_count
+            if out.count or found.frames or isinstance(scanner, FramerScan):
+                self._surveyed(view, out, found)
+            elif marks:
+                # Only the end of a stream without frames may be more than an accident.
+                kind = out.mark_kinds[marks - 1]
+                if kind == scan.CUT_FRAME:
+                    self._surveyed(view, out, found)
+        scanner.start(0)
+        return found if found.frames or found.cut else None
+
+    def _surveyed(self, view: memoryview, out: Any, found: Survey) -> None:
+        """Add what a run of the kernel has found."""
+        count, marks = out.count, out.mark_count
+        offsets, lengths = memoryview(out.offsets)[:count], memoryview(out.lengths)[:count]
+        found.frames.extend(zip(offsets.tolist(), lengths.tolist(), strict=True))
+        offsets, lengths = memoryview(out.mark_offsets), memoryview(out.mark_lengths)
+        kinds = memoryview(out.mark_kinds)[:marks].tolist()
+        places = zip(offsets[:marks].tolist(), lengths[:marks].tolist(), kinds, strict=True)
+        for pos, length, kind in places:
+            if self._is_text(kind, pos):
+                found.texts.append((pos, length))
+            elif pos + length == len(view) and self._is_cut(view, kind, pos, length):
+                found.cut = length
+            else:
+                found.problems.append((pos, length))
+
+    def stands(self, data: Source) -> bool:
+        """Whether a frame stands at the start of some bytes, which are all."""
+        return bool(self._scan.stands_at(memoryview(data).cast("B"), 0, 1))
+
+    def _is_text(self, kind: int, pos: int) -> bool:
+        if isinstance(self._scan, FramerScan):
+            return isinstance(self._scan.records[pos], Text)
+        return self._columns.is_line(kind) is not None
+
+    def _is_cut(self, data: memoryview, kind: int, pos: int, length: int) -> bool:
+        other = self._other(data, kind, pos, length)
+        return isinstance(other, Problem) and other.code in CUT
 
     def scan_range(
         self, data: Stored | memoryview, first: int, limit: int, *, chain: int = 0
@@ -308,8 +335,9 @@ class FrameScanner:
         if isinstance(self._scan, FramerScan):
             return replace(self._scan.records[pos], offset=offset)
         raw = bytes(data[pos : pos + length])
-        if kind in (lines.TEXT, lines.TEXT_LINE):
-            return Text(self.format, offset, raw, kind == lines.TEXT_LINE)
+        is_line = self._columns.is_line(kind)
+        if is_line is not None:
+            return Text(self.format, offset, raw, is_line)
         error = self._columns.why(self._framer, data, kind, pos)
         if error is None:
             error = _why_no_frame(self._framer, data, kind, pos, self._columns.max_header)

@@ -15,15 +15,14 @@ from typing import Any, Final, Literal
 
 import pyarrow as pa
 
-from wireloom.columnar.arrays import from_rows
+from wireloom.arrow.arrays import from_rows
 from wireloom.columnar.batches import Batches, BatchSet
 from wireloom.columnar.objectrows import DAY_0, kernel_values, wide_rows
-from wireloom.columnar.types import qform_map
 from wireloom.columnar.wide import Choice, choose
+from wireloom.columns import failure_row, key_row
 from wireloom.errors import DecodeError, OptionError
 from wireloom.formats import get
 from wireloom.formats._tib.texts import parse_date
-from wireloom.formats.qform.options import DEFAULT, resolve
 from wireloom.kernel import load
 from wireloom.kernel.walk.messages import PAYLOAD
 from wireloom.kernel.walk.texts import DATE_NONE, DATE_NULL
@@ -39,7 +38,8 @@ from wireloom.kernel.walk.walk import (
     NEED_WIDE_TEXT,
     NO_ROOM,
 )
-from wireloom.rows import MESSAGE_FORMATS, FrameRows, frame_rows, message_formats, payload_rows
+from wireloom.options import by_format
+from wireloom.rows import FrameRows, frame_rows, message_formats, payload_rows, walked_formats
 from wireloom.tables import Table, table
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
@@ -68,7 +68,7 @@ _NO_SIZES: Final = memoryview(b"").cast("i")
 
 
 class MessageDecoder:
-    """Makes rows of frames that are TibMsg, TibrvMsg or QForm messages; for one worker at a time.
+    """Makes rows of frames that are self-describing messages; for one worker at a time.
 
     `feed` it with frames, of one stream or of several after each other, and `flush` it in the end.
     Both give pairs of a table's name and a record batch.
@@ -92,11 +92,11 @@ class MessageDecoder:
         """A decoder.
 
         Args:
-            format: ``tibmsg``, ``tibrv`` or ``qform``. None: what is fed are payloads of
-                transports, in which messages of any of these may be.
+            format: one of messages. None: what is fed are payloads of transports, in which
+                messages of any of these may be.
             tables: those that are wanted: ``messages``, ``fields``, ``errors`` and ``wide``.
             columns: the fields of the wide table: ``BID``, ``BID:decimal(18,4)``. Those without a
-                type have the dictionary's, for QForm, and are text otherwise.
+                type have what the format knows of them, as by a dictionary, or are text.
             select: columns of the other tables that are wanted; all of a table that is not named.
             source: name of the capture, for the key.
             nested: whether messages in the payloads of others get rows too.
@@ -104,7 +104,7 @@ class MessageDecoder:
             strict: as for the object path, which is then asked about every frame.
             batch_rows: rows in a batch.
             kernel: which kernel to use; None: the compiled one if there is one.
-            options: the formats' own: ``dictionary``, ``dialect``.
+            options: the formats' own, as in `wireloom.options`.
 
         Raises:
             OptionError: there is no such format, table, column or option.
@@ -115,24 +115,27 @@ class MessageDecoder:
             raise OptionError(f"{format!r} is no format of messages; there are {known}")
         self._tables = _checked(tables, columns)
         self._format = format
-        has_walker = format in MESSAGE_FORMATS
-        self._code = MESSAGE_FORMATS.index(format) if has_walker and format else PAYLOAD
+        walker = None if format is None else get(format).columns().walker
+        self._code = PAYLOAD if walker is None else walker
         self._limits = limits
-        self._options = _known(format, options)
+        own = _own_options(format, options)
         self._settings = {
             "strict": strict,
             "max_frame": min(limits.max_frame, MAX_FRAME),
             "max_depth": limits.max_depth,
             "max_fields": min(limits.max_fields, MAX_FRAME),
-            **self._options,
+            **{f"{name}.{each}": own[name][each] for name in own for each in own[name]},
         }
         self._is_nested = nested
         self._kernel = load() if kernel is None else kernel
-        dictionary = resolve(self._options.get("dictionary", DEFAULT))
-        self._choice = _choice(columns, format, dictionary)
-        self._is_slow = strict or options.get("dialect") == "document"
-        self._is_slow |= format is not None and not has_walker
-        others = [get(name) for name in message_formats() if name not in MESSAGE_FORMATS]
+        self._choice = _choice(columns, format, own)
+        walked = [get(name).columns() for name in walked_formats()]
+        given = [own.get(name, {}) for name in walked_formats()]
+        self._is_slow = strict or (format is not None and walker is None)
+        self._is_slow |= not all(
+            each.is_walked(known) for each, known in zip(walked, given, strict=True)
+        )
+        others = [get(name) for name in message_formats() if get(name).columns().walker is None]
         # Magics of messages that the kernel would pass over: frames with one go the slow way.
         self._magics = [each.magic for each in others] if nested or format is None else []
         self._is_slow |= not all(self._magics)
@@ -148,8 +151,8 @@ class MessageDecoder:
             batch_rows,
         )
         self._walk = self._batches.walk(nested, self._settings)
-        if dictionary:
-            self._walk.set_dictionary(*qform_map(dictionary))
+        for each, options in zip(walked, given, strict=True):
+            each.prepare(self._walk, options)
         self._walk.forget_names(self._chosen)
         self._source = source
         self._errors: list[dict[str, Any]] = []
@@ -322,14 +325,7 @@ class MessageDecoder:
         length = frames.sizes[at] if len(frames.sizes) else len(raw)
         source, stream = self._batches.key
         ts_ns = frames.times[at] if len(frames.times) else None
-        key = {
-            "source": source,
-            "stream": stream,
-            "frame_offset": offset,
-            "frame_length": length,
-            "ts_ns": ts_ns,
-            "ts": None if ts_ns is None else ts_ns // 1000,
-        }
+        key = key_row(source, stream, offset, length, ts_ns, self._path)
         try:
             if self._format is None:
                 found = payload_rows(raw, path=self._path, **self._settings)
@@ -338,19 +334,8 @@ class MessageDecoder:
                     raw, self._format, nested=self._is_nested, path=self._path, **self._settings
                 )
         except DecodeError as error:
-            self._errors.append(
-                {
-                    **key,
-                    "path": self._path,
-                    "layer": "message",
-                    "format": self._format,
-                    "code": error.code,
-                    "reason": error.reason,
-                    "at": None if self._path else offset + error.offset,
-                    "field": error.path,
-                    "raw": raw,
-                }
-            )
+            at_byte = None if self._path else offset + error.offset
+            self._errors.append(key | failure_row("message", self._format, error, raw, at_byte))
             found = FrameRows()
             self._error_bytes += len(raw)
             self.refused += 1
@@ -445,37 +430,25 @@ def _checked(tables: Iterable[str], columns: object) -> tuple[str, ...]:
     return found
 
 
-def _known(format: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options, seen to belong to some format of messages; `unwrap` makes no sense here."""
-    known = {option.name for name in message_formats() for option in get(name).options} - {"unwrap"}
-    for name in options:
-        if name not in known:
-            raise OptionError(f"{format or 'a payload'} has no option {name!r} here")
-    return dict(options)
+def _own_options(format: str | None, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The options by format, seen to make sense for tables."""
+    found = by_format(given, [get(name) for name in message_formats()])
+    for name, own in found.items():
+        for option in get(name).options:
+            if option.name in own and not option.is_for_tables:
+                raise OptionError(f"{format or 'a payload'} has no option {option.name!r} here")
+    return {name: get(name).check_options(own)[2] for name, own in found.items()}
 
 
-def _choice(columns: Iterable[str] | Choice | None, format: str | None, dictionary: Any) -> Choice:
+def _choice(
+    columns: Iterable[str] | Choice | None, format: str | None, own: Mapping[str, dict[str, Any]]
+) -> Choice:
     if columns is None:
         return Choice((), ())
     if isinstance(columns, Choice):
         return columns
-    known: dict[str, str] = {}
-    if format == "qform" and dictionary:
-        known = {entry.name: _QFORM_TYPES.get(entry.md_type, "binary") for entry in dictionary}
+    known = {} if format is None else get(format).columns().wide_types(own.get(format, {}))
     return choose(columns, known)
-
-
-_QFORM_TYPES: Final = {
-    "boolean": "bool",
-    "date": "date",
-    "decimal": "decimal",
-    "int": "i64",
-    "partial": "text",
-    "real": "f64",
-    "string": "text",
-    "time": "time",
-    "uint": "i64",
-}
 
 
 def _numbers(values: Any, code: Literal["i", "q"]) -> memoryview:

@@ -54,6 +54,9 @@ class _Rules:
 
     def measure(self, data: memoryview, pos: int, end: int) -> int:
         """See `wireloom.kernel.frames.framerules.HeaderRules`."""
+        if pos >= end:
+            self.needed = 1
+            return int(framerules.CUT_HEADER)
         try:
             size = self._rules.measure(self._plain(data), pos, end)
         except TruncatedError as error:

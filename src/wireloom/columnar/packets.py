@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from wireloom.columnar.arrays import plain_column
-from wireloom.columnar.assembly import Assembly, Filled, Keys
-from wireloom.columnar.framing import FrameBatch
+from wireloom.arrow.arrays import plain_column
+from wireloom.arrow.frames import FrameBatch, Keys, Refused
+from wireloom.columnar.assembly import Assembly, Filled
 from wireloom.columnar.program import build_program
 from wireloom.errors import DecodeError, OptionError
 from wireloom.format import Format
@@ -25,25 +25,15 @@ from wireloom.messages import Message
 from wireloom.tables import Table, table
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
-__all__ = ["MAX_BATCH_BYTES", "PacketDecoder", "PacketRows", "Refused", "packet_row"]
+__all__ = ["MAX_BATCH_BYTES", "BodyColumn", "PacketDecoder", "PacketRows", "packet_row"]
 
 MAX_BATCH_BYTES = 1 << 26
 """Bytes of frames in one record batch: bounds what its payload columns hold."""
 
-Bodies = Callable[[int, int, list[int]], pa.Array | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A frame that is no legal packet."""
-
-    index: int
-    """Which frame of its batch it is."""
-    offset: int
-    """Where it starts in the stream."""
-    data: bytes
-    error: DecodeError
-    """Why; its offset counts from the frame's start."""
+BodyColumn = Callable[[int, int, list[int]], pa.Array | None]
+"""Reads bodies. It is called with the number of the first frame of each record batch, that behind
+its last, and those of frames that are no legal packets; it gives the column `Columns.body`, or
+nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +86,9 @@ class PacketDecoder:
         self._columns = self._format.columns()
         self._limits = limits
         self._strict = strict
-        # Bodies are read by `wireloom.columnar.bodies`: a bad one leaves its packet readable.
-        self._options = {key: value for key, value in options.items() if key != "model"}
+        # Bodies are read by `Columns.bodies`: a bad one leaves its packet readable.
+        bodily = self._columns.body_options
+        self._options = {key: value for key, value in options.items() if key not in bodily}
         self._kernel = load() if kernel is None else kernel
         shapes, enums = self._columns.shapes(self._format.packets(), limits, strict, options)
         extra = {column.name for column in self._columns.extra} - {self._columns.body}
@@ -127,7 +118,7 @@ class PacketDecoder:
         stream: str | pa.DictionaryArray = "",
         ts_ns: memoryview | None = None,
         offsets: memoryview | None = None,
-        nclass: Bodies | None = None,
+        bodies: BodyColumn | None = None,
     ) -> Iterator[PacketRows]:
         """The rows of a batch of frames, in one or more record batches.
 
@@ -137,9 +128,7 @@ class PacketDecoder:
             stream: the stream they come from, or that of each.
             ts_ns: capture time of each frame, 64-bit numbers; None if not known.
             offsets: stream offset of each, where `batch.base` does not tell it.
-            nclass: reads bodies. It is called with the number of the first frame of each record
-                batch, that behind its last, and those of frames that are no legal packets; it
-                gives the column `nclass`, or nothing.
+            bodies: reads the packets' bodies.
         """
         whole = Keys(source, stream, batch.base, ts_ns, offsets)
         for first, last in _pieces(batch):
@@ -147,10 +136,10 @@ class PacketDecoder:
             part = batch.part(first, last)
             filled, refused, accepted = self._fill(part, first, keys)
             more = self._more_columns(part, filled)
-            if nclass is not None:
-                found_texts = nclass(first, last, [each.index for each in refused])
-                if found_texts is not None and "nclass" in self.table.names:
-                    more["nclass"] = found_texts
+            if bodies is not None:
+                found_texts = bodies(first, last, [each.index for each in refused])
+                if found_texts is not None and self._columns.body in self.table.names:
+                    more[self._columns.body] = found_texts
             rows = self._assembly.batch(filled, keys, part, more)
             if accepted:
                 rows = self._with(rows, accepted, part, keys, filled, more)

@@ -27,6 +27,7 @@ from wireloom.tables import Table
 __all__ = ["Output", "Program", "build_program"]
 
 NO_FORM = 255
+_MANY = -1
 _MAX_KEY_BITS = 12
 """Bits of the fields that a packet's flaws depend on; real ones need up to eight."""
 
@@ -430,7 +431,10 @@ def _selector(shapes: Sequence[Shape], readable: set[int]) -> tuple[list[int], l
                 words = chosen["words"].low - low if "words" in chosen else None
                 for code in shape.codes:
                     index = code << chosen["code"].low - low
-                    forms[index | (0 if words is None else shape.words << words)] = number
+                    index |= 0 if words is None else shape.words << words
+                    # Where neither tells two forms apart, only the object path can.
+                    forms[index] = _MANY if forms[index] != NO_FORM else number
+            forms = [NO_FORM if form == _MANY else form for form in forms]
             order = int(part.order == "little")
             return [at, part.size, order, low, len(forms) - 1], forms
         at += part.size

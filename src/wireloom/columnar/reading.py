@@ -8,10 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from wireloom.columnar.arrays import from_rows
+from wireloom.arrow.arrays import from_rows
 from wireloom.columnar.framing import FrameBatch, Source, scan_frames
 from wireloom.columnar.messages import BATCH_ROWS, MessageDecoder
 from wireloom.columnar.wide import infer
+from wireloom.columns import failure_row, key_row
+from wireloom.formats import get
 from wireloom.framing import Problem
 from wireloom.tables import table, wide_column
 from wireloom.wire import DEFAULT_LIMITS, Limits
@@ -75,7 +77,7 @@ def decode_frames(
     """
     if columns is not None:
         columns = list(columns)
-        if any(wide_column(text)[1] is None for text in columns) and format != "qform":
+        if _is_open(columns, format):
             columns = infer_columns(data, starts, lengths, format, columns, nested, **options)
     decoder = MessageDecoder(
         format,
@@ -141,7 +143,7 @@ def decode_bytes(
     batches = scan_frames(format, data, offset=offset, limits=limits, **options)
     if columns is not None:
         columns = list(columns)
-        if any(wide_column(text)[1] is None for text in columns) and format != "qform":
+        if _is_open(columns, format):
             first = list(islice(batches, 1))
             if first:
                 part = first[0]
@@ -171,6 +173,12 @@ def decode_bytes(
     yield from decoder.flush()
 
 
+def _is_open(columns: list[str], format: str) -> bool:
+    """Whether only a look at messages can tell a column's type."""
+    is_typed = all(wide_column(text)[1] is not None for text in columns)
+    return not is_typed and not get(format).columns().knows_fields
+
+
 def _again(first: list[FrameBatch], rest: Iterator[FrameBatch]) -> Iterator[FrameBatch]:
     yield from first
     yield from rest
@@ -180,20 +188,8 @@ def _problems(
     decoder: MessageDecoder, problems: list[Problem], source: str, stream: str
 ) -> pa.RecordBatch:
     rows = [
-        {
-            "source": source,
-            "stream": stream,
-            "frame_offset": problem.offset,
-            "frame_length": problem.length,
-            "path": "",
-            "layer": "frame",
-            "format": problem.format,
-            "code": problem.code,
-            "reason": problem.reason,
-            "at": problem.at,
-            "field": problem.path,
-            "raw": problem.data,
-        }
+        key_row(source, stream, problem.offset, problem.length, None)
+        | failure_row("frame", problem.format, problem, problem.data, problem.at)
         for problem in problems
     ]
     return from_rows(decoder.table("errors"), rows)

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from wireloom.columnar.arrays import allocate
+from wireloom.arrow.arrays import allocate
 from wireloom.formats._tib.decimals import is_decimal_hint, scale
 from wireloom.formats._tib.texts import parse_date, parse_time
 from wireloom.tables import DECIMAL_SCALE, Table, arrow_type, wide_column, wide_table

@@ -27,10 +27,13 @@ from wireloom.formats import get, qform, tibmsg, tibrv
 from wireloom.formats.qform.options import Given, resolve
 from wireloom.messages import Json, Message
 
-__all__ = ["FORMATS", "Conversion", "Loss", "LossKind", "convert"]
+__all__ = ["FORMATS", "NEEDS_DICTIONARY", "Conversion", "Loss", "LossKind", "convert"]
 
 FORMATS: Final = ("tibmsg", "tibrv", "qform")
 """What can be converted to one another; to JSON and back goes every format."""
+
+NEEDS_DICTIONARY: Final = ("qform",)
+"""Those that are made with a dictionary."""
 
 M = TypeVar("M", Message, Json)
 

@@ -13,8 +13,14 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
-__all__ = ["SlowKernelWarning", "interpreted", "is_compiled", "load"]
+if TYPE_CHECKING:
+    from wireloom._kernel import Kernel
+else:
+    Kernel = ModuleType | SimpleNamespace
+
+__all__ = ["Kernel", "SlowKernelWarning", "interpreted", "is_compiled", "load"]
 
 _SLOW = (
     "the compiled kernel is missing, so the interpreted one is used, which is about 100 times "
@@ -53,15 +59,15 @@ def is_compiled() -> bool:
     return _compiled() is not None and os.environ.get("WIRELOOM_KERNEL") != "interpreted"
 
 
-def load() -> ModuleType | SimpleNamespace:
+def load() -> Kernel:
     """The compiled kernel, else the interpreted one with a warning.
 
     ``WIRELOOM_KERNEL=interpreted`` in the environment asks for the latter, without a warning.
     """
     found = _compiled()
     if os.environ.get("WIRELOOM_KERNEL") == "interpreted":
-        return interpreted()
+        return cast("Kernel", interpreted())
     if found is not None:
-        return found
+        return cast("Kernel", found)
     warnings.warn(_SLOW, SlowKernelWarning, stacklevel=2)
-    return interpreted()
+    return cast("Kernel", interpreted())

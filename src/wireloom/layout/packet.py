@@ -32,8 +32,8 @@ from wireloom.outline import Node
 
 __all__ = ["Packet", "PacketCodec", "describe", "packet"]
 
-EXTRA_ATTRIBUTES = frozenset({"unused", "nclass"})
-"""Attributes that come from no part: set unused bits that are kept, and a decoded body."""
+UNUSED = "unused"
+"""The attribute for unused bits that are set and kept."""
 
 
 class Packet(Message):
@@ -169,7 +169,7 @@ class PacketCodec:
         fields = {field.name: field for field in dataclasses.fields(cast("Any", cls))}
         # What no part describes and comparison ignores is no data of the packet: caches, schemas.
         beside = {name for name, field in fields.items() if not field.compare}
-        beside = (beside | EXTRA_ATTRIBUTES) - set(self.attributes)
+        beside = (beside | {UNUSED}) - set(self.attributes)
         if differ := set(self.attributes) ^ (set(fields) - beside):
             raise TypeError(f"{cls.__name__}: attributes and parts differ in {sorted(differ)}")
         self.required = {
@@ -177,12 +177,15 @@ class PacketCodec:
             for name, field in fields.items()
             if field.default is MISSING and field.default_factory is MISSING
         }
-        self.keeps_unused = "unused" in fields
+        self.keeps_unused = UNUSED in fields
         self.has_long_form = any(isinstance(part, Optional) for part in cls.parts)
         kinds = (False, True) if self.has_long_form else (False,)
         flats = [flatten(cls.parts, long=long) for long in kinds]
         self.forms: Mapping[int, tuple[Flat, ...]] = {words_in(flat): flat for flat in flats}
         """Parts of each form, by header length in words: short form first."""
+        headers = {tuple(part for part in flat if isinstance(part, Word)) for flat in flats}
+        if len(self.forms) < len(headers):
+            raise TypeError(f"{cls.__name__}: optional parts must be words of four bytes in total")
         self.decoders = {n: make_decoder(cls, f, self.keeps_unused) for n, f in self.forms.items()}
         self._encoders = {
             n: make_encoder(cls, cls.code, f, self.keeps_unused) for n, f in self.forms.items()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from wireloom.columnar.arrays import from_rows
+from wireloom.arrow.arrays import from_rows
 from wireloom.errors import SourceError
 from wireloom.lake import Change
 from wireloom.pipeline.folders import Folder, Move, Planner, folders_in

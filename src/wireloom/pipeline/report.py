@@ -8,21 +8,10 @@ from typing import Final
 
 from wireloom.lake import DataFile
 from wireloom.pipeline.work import Outcome
+from wireloom.tabulate.accounting import COUNTS
 
-__all__ = ["COUNTS", "SUMS", "Report"]
+__all__ = ["SUMS", "Report"]
 
-COUNTS: Final = (
-    "captured",
-    "decoded",
-    "quarantined",
-    "gap",
-    "duplicate",
-    "missing",
-    "frames",
-    "packets",
-    "conflict",
-)
-"""Sums of bytes and things in the table `accounting`."""
 SUMS: Final = (*COUNTS, "errors", "damaged", "streams")
 """What is added up over all tasks."""
 

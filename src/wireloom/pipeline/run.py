@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from wireloom.arrow.arrays import from_rows
 from wireloom.captures.finding import is_remote, is_there
-from wireloom.columnar.arrays import from_rows
 from wireloom.errors import OptionError, SourceError
 from wireloom.lake import (
     Change,
@@ -38,13 +38,14 @@ from wireloom.pipeline.plan import (
     plan_raw,
 )
 from wireloom.pipeline.quarantine import Quarantine
-from wireloom.pipeline.report import COUNTS, Report
+from wireloom.pipeline.report import Report
 from wireloom.pipeline.seams import Chain
 from wireloom.pipeline.splitting import even_split
 from wireloom.pipeline.work import Job, Outcome
 from wireloom.rows import shown
 from wireloom.tables import table, wide_column
 from wireloom.tabulate import Settings
+from wireloom.tabulate.accounting import COUNTS
 
 __all__ = ["ALWAYS", "Group", "Runner", "run_pipeline"]
 

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -114,13 +114,14 @@ def _batches(settings: Settings, unit: Whole | Part, report: Report, totals: Tot
     part, parts = (unit.part, unit.parts) if isinstance(unit, Part) else (0, 1)
     sources = [open_source(path) for path in unit.paths]
     capture = Capture(sources, limits=settings.reassembly, part=part, parts=parts)
-    tabulator = Tabulator(settings)
-    tabulator.totals = totals
+    tabulator = Tabulator(settings, totals=totals)
     for event in capture:
         yield from tabulator.feed(event)
         # Every part reads everything: each has done its share of it.
         report(capture.progress.done // parts)
     yield from tabulator.close()
+    if part == 0:  # every part sees all packets
+        totals.leave_out(capture.packets.left_out)
     report(capture.progress.done // parts)
 
 
@@ -139,9 +140,7 @@ def decode(settings: Settings, unit: Unit) -> Batches:
 
 def summed(totals: Totals) -> dict[str, Any]:
     """The totals as the driver adds them up."""
-    found = asdict(totals)
-    found.pop("formats")
-    return found
+    return totals.to_dict() | {"errors": totals.errors, "damaged": totals.damaged}
 
 
 # --- progress -------------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ def _routing(
                 file, found = ranges[number]
                 note = Note(job, number)
                 done = 0
-                for routed in route(found, file, parts):
+                for routed in route(found, file, parts, limits=job.settings.reassembly):
                     done += routed.column("record").nbytes
                     note(done)
                     yield routed

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wireloom.columnar.arrays import strings
+from wireloom.arrow.arrays import strings
 
 __all__ = ["Mask", "apply", "sources"]
 

@@ -107,7 +107,7 @@ def _settings(format: str, table: str, options: Mapping[str, Any]) -> Settings:
         raise OptionError(f"{table} is about the streams of captures; a column has none")
     select = options.get("select")
     chosen = {**options, "select": {table: tuple(select)}} if select else dict(options)
-    settings = Settings(tables=(table,), formats=(format,), **chosen)
+    settings = Settings(tables=(table,), formats=(format,)).changed(**chosen)
     return settings.resolved(())
 
 

@@ -31,8 +31,8 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from wireloom.arrow.arrays import from_rows
 from wireloom.captures.finding import examine, find_paths, is_remote
-from wireloom.columnar.arrays import from_rows
 from wireloom.errors import OptionError, SourceError
 from wireloom.pipeline.plan import Whole
 from wireloom.pipeline.splitting import even_split

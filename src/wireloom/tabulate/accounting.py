@@ -1,81 +1,47 @@
-"""Where every captured byte went: decoded, quarantined, cut by a hole, or captured twice."""
+"""Where every captured byte went: decoded, quarantined, cut by a hole, or captured twice.
+
+An `Account` is kept for every stream while it is read; the accounts of streams that have ended are
+summed up in `Totals`, by format and in all.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from wireloom.captures import Counts
 
-__all__ = ["Tally", "Totals", "balanced"]
+__all__ = ["COUNTS", "Account", "ErrorKind", "Totals", "balanced"]
+
+COUNTS: Final = (
+    "captured",
+    "decoded",
+    "quarantined",
+    "gap",
+    "duplicate",
+    "missing",
+    "frames",
+    "packets",
+    "conflict",
+)
+"""The numbers of a row of `accounting`."""
 
 
 @dataclass(slots=True)
-class Tally:
-    """The bytes of one stream so far, as the tables tell of them."""
-
-    decoded: int = 0
-    """Bytes of frames, and of NAIS text."""
-    quarantined: int = 0
-    """Bytes of `errors` rows, but for those that a hole cut."""
-    gap: int = 0
-    """Captured bytes of frames that a hole cut."""
-    frames: int = 0
-
-    def add(self, other: Tally) -> None:
-        """Those of another part of the stream."""
-        self.decoded += other.decoded
-        self.quarantined += other.quarantined
-        self.gap += other.gap
-        self.frames += other.frames
-
-    def refuse(self, frames: int, size: int) -> None:
-        """Frames that were counted as decoded turn out to be no legal packets."""
-        self.frames -= frames
-        self.decoded -= size
-        self.quarantined += size
-
-
-def balanced(
-    source: str, stream: str, format: str | None, tally: Tally, counts: Counts
-) -> dict[str, Any]:
-    """The row of `accounting` of a stream that has ended.
-
-    Raises:
-        AssertionError: the bytes do not sum up, which is a mistake in this program.
-    """
-    found = tally.decoded + tally.quarantined + tally.gap + counts.duplicate
-    if found != counts.captured:
-        raise AssertionError(
-            f"{source}, {stream}: {counts.captured} bytes captured, but {found} accounted for "
-            f"({tally}, {counts})"
-        )
-    return {
-        "source": source,
-        "stream": stream,
-        "format": format,
-        "captured": counts.captured,
-        "decoded": tally.decoded,
-        "quarantined": tally.quarantined,
-        "gap": tally.gap,
-        "duplicate": counts.duplicate,
-        "missing": counts.missing,
-        "frames": tally.frames,
-        "packets": counts.packets,
-        "conflict": counts.conflict,
-    }
-
-
-@dataclass(slots=True)
-class Totals:
-    """The sums over all streams that have ended, and rows given out."""
+class Account:
+    """The bytes of one stream, or of several."""
 
     streams: int = 0
+    """Streams that have ended."""
     captured: int = 0
-    """Payload bytes; the sum of the next four."""
+    """Payload bytes: the sum of the next four."""
     decoded: int = 0
+    """Bytes of frames, and of text between them."""
     quarantined: int = 0
+    """Bytes of `errors` rows, except those that a hole cut."""
     gap: int = 0
+    """Captured bytes of frames that a hole cut."""
     duplicate: int = 0
     missing: int = 0
     """Bytes of holes, which were not captured."""
@@ -83,29 +49,126 @@ class Totals:
     packets: int = 0
     conflict: int = 0
     """Quarantined bytes with a good checksum, where others with a bad one had been read."""
+    texts: int = 0
+    """Texts between frames."""
     errors: int = 0
     """What could not be read: frames, nested messages, parts of captures."""
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """One more stream, as its row of `accounting` tells."""
+        self.streams += 1
+        for name in COUNTS:
+            setattr(self, name, getattr(self, name) + row[name])
+
+    def merge(self, other: Account) -> None:
+        """The account of another part of the same stream."""
+        self.decoded += other.decoded
+        self.quarantined += other.quarantined
+        self.gap += other.gap
+        self.frames += other.frames
+        self.texts += other.texts
+
+    def refuse(self, frames: int, size: int) -> None:
+        """Frames that were counted as decoded turn out to be no legal packets."""
+        self.frames -= frames
+        self.decoded -= size
+        self.quarantined += size
+
+    @property
+    def is_balanced(self) -> bool:
+        """Whether every captured byte is in one of the four sums."""
+        return self.captured == self.decoded + self.quarantined + self.gap + self.duplicate
+
+    def to_dict(self) -> dict[str, int]:
+        """The number of streams, and the numbers of `accounting`."""
+        return {name: getattr(self, name) for name in ("streams", *COUNTS)}
+
+
+def balanced(
+    source: str, stream: str, format: str | None, account: Account, counts: Counts
+) -> dict[str, Any]:
+    """The row of `accounting` of a stream that has ended.
+
+    Raises:
+        AssertionError: the bytes do not sum up, which is a mistake in this program.
+    """
+    found = account.decoded + account.quarantined + account.gap + counts.duplicate
+    if found != counts.captured:
+        raise AssertionError(
+            f"{source}, {stream}: {counts.captured} bytes captured, but {found} accounted for "
+            f"({account}, {counts})"
+        )
+    return {
+        "source": source,
+        "stream": stream,
+        "format": format,
+        "captured": counts.captured,
+        "decoded": account.decoded,
+        "quarantined": account.quarantined,
+        "gap": account.gap,
+        "duplicate": counts.duplicate,
+        "missing": counts.missing,
+        "frames": account.frames,
+        "packets": counts.packets,
+        "conflict": counts.conflict,
+    }
+
+
+@dataclass(slots=True)
+class ErrorKind:
+    """Errors with the same code."""
+
+    first: Mapping[str, Any]
+    """The row of `errors` of the first of them."""
+    number: int = 0
+
+
+@dataclass(slots=True)
+class Totals(Account):
+    """The sums over all streams that have ended, what could not be read, and rows given out."""
+
     damaged: int = 0
     """Bytes of captures that belong to no stream because they could not be read."""
+    left_out: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Packets and bytes that are in no stream: ``not_ip``, ``other_protocol``, ``encapsulated``."""
     rows: dict[str, int] = field(default_factory=dict)
     """Rows given out, by table."""
-    formats: dict[str | None, Totals] = field(default_factory=dict)
-    """The same by format of the stream; None: not recognised."""
+    formats: dict[str | None, Account] = field(default_factory=dict)
+    """The accounts by format of the stream; None: not recognised."""
+    kinds: dict[str, ErrorKind] = field(default_factory=dict)
+    """What could not be read, by code: there are few codes, while reasons may be endless."""
 
-    def add(self, row: dict[str, Any]) -> None:
-        """One more stream, as its row of `accounting` tells."""
-        format = row["format"]
-        each = self.formats.get(format)
-        if each is None:
-            each = self.formats[format] = Totals()
-        for totals in (self, each):
-            totals.streams += 1
-            totals.captured += row["captured"]
-            totals.decoded += row["decoded"]
-            totals.quarantined += row["quarantined"]
-            totals.gap += row["gap"]
-            totals.duplicate += row["duplicate"]
-            totals.missing += row["missing"]
-            totals.frames += row["frames"]
-            totals.packets += row["packets"]
-            totals.conflict += row["conflict"]
+    def end(self, row: Mapping[str, Any], texts: int = 0) -> None:
+        """A stream has ended, as its row of `accounting` tells."""
+        for account in (self, self._of(row["format"])):
+            account.add(row)
+            account.texts += texts
+
+    def fail(self, row: Mapping[str, Any]) -> None:
+        """Something could not be read, as its row of `errors` tells."""
+        self.errors += 1
+        if row["stream"]:
+            self._of(row["format"]).errors += 1
+        kind = self.kinds.get(row["code"])
+        if kind is None:
+            # Not all of it: the bytes may be many.
+            names = ("source", "stream", "frame_offset", "path", "reason")
+            kind = self.kinds[row["code"]] = ErrorKind({name: row[name] for name in names})
+        kind.number += 1
+
+    def leave_out(self, found: Mapping[str, tuple[int, int]]) -> None:
+        """Packets of another capture that are in no stream."""
+        for kind, (packets, size) in found.items():
+            before = self.left_out.get(kind, (0, 0))
+            self.left_out[kind] = before[0] + packets, before[1] + size
+
+    def _of(self, format: str | None) -> Account:
+        account = self.formats.get(format)
+        if account is None:
+            account = self.formats[format] = Account()
+        return account
+
+    @property
+    def is_balanced(self) -> bool:
+        """Whether the sums are right, for every format."""
+        return all(account.is_balanced for account in self.formats.values())

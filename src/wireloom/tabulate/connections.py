@@ -1,9 +1,9 @@
-"""Blaze connections: the class of every body, as both directions of a connection tell it.
+"""Connections: what every body is, as both directions of a connection tell it.
 
-A transaction says of which class its body is. The class of an event was asked for in the other
-direction: a request there, and its answer before the event, lead to it. Which request an answer
-means depends on capture times alone, not on how the capture is cut into lots: it is the latest one
-that was there when the answer was. Within a stream, as in raw captures, the order counts.
+A packet may say itself what its body is. Or that was asked for in the other direction: a request
+there, and its answer before the packet, lead to it. Which request an answer means depends on
+capture times alone, not on how the capture is cut into lots: it is the latest one that was there
+when the answer was. Within a stream, as in raw captures, the order counts.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wireloom.arrow.bodies import Bodies, Lesson
+from wireloom.arrow.frames import FrameBatch
 from wireloom.captures import Stream
-from wireloom.columnar.bodies import BodyDecoder
-from wireloom.columnar.framing import FrameBatch
 from wireloom.columnar.packets import PacketDecoder
+from wireloom.formats import get, names
+from wireloom.tables import table
 from wireloom.tabulate.lots import Piece
 from wireloom.tabulate.settings import Settings
 
-__all__ = ["Connections", "Direction"]
+__all__ = ["Connections", "Direction", "read_bodies", "told_formats"]
 
 _MAX_ENDED: Final = 4096
 """Connections with an ended direction that are remembered for the other one."""
@@ -34,7 +36,37 @@ _MAX_REQUESTS: Final = 1 << 20
 
 _BEFORE_ALL: Final = -(1 << 63)
 
-_Lessons = list[tuple[int, bool, int, int]]
+
+def read_bodies(settings: Settings, kernel: Any) -> dict[str, Bodies]:
+    """What reads bodies, by format.
+
+    Args:
+        settings: how streams are read.
+        kernel: the kernel to use.
+    """
+    fields = settings.table("fields") if "fields" in settings.tables else table("fields").select(())
+    made = {
+        name: get(name)
+        .columns()
+        .bodies(
+            settings.format_options(name),
+            table=fields,
+            limits=settings.limits,
+            strict=settings.strict,
+            kernel=kernel,
+        )
+        for name in names()
+    }
+    return {name: bodies for name, bodies in made.items() if bodies is not None}
+
+
+def told_formats(settings: Settings) -> list[str]:
+    """The formats that streams may be in and whose bodies depend on what came before."""
+    return [
+        name
+        for name in settings.formats or names()
+        if get(name).columns().is_told(settings.format_options(name))
+    ]
 
 
 class Direction:
@@ -42,9 +74,9 @@ class Direction:
 
     __slots__ = ("active", "count", "latest", "read_to", "requests", "siblings")
 
-    def __init__(self, active: Any, siblings: list[Direction]) -> None:
-        self.active = active
-        """The kernel's `Subscriptions` of its events."""
+    def __init__(self, siblings: list[Direction]) -> None:
+        self.active: Any = None
+        """What is known of its own bodies: `Bodies.state`."""
         self.siblings = siblings
         """All directions of the connection, also this one."""
         self.requests: dict[int, tuple[array[int], array[int]]] = {}
@@ -76,26 +108,28 @@ _NO_REQUESTS: Final = array("q"), array("q")
 
 
 class Connections:
-    """All Blaze connections of a capture; for one thread."""
+    """All connections of a capture whose bodies are told; for one thread."""
 
     def __init__(self, settings: Settings, kernel: Any) -> None:
         """No connection yet.
 
         Raises:
-            SourceError: the model cannot be found or read.
+            SourceError: a model cannot be found or read.
         """
-        model = settings.body_model()
-        assert model is not None
-        self._kernel = kernel
-        self._bodies = BodyDecoder(model, dialect=settings.blaze_dialect, kernel=kernel, batch=1)
-        self._packets = PacketDecoder(
-            "blaze",
-            columns=("frame_offset",),
-            limits=settings.limits,
-            strict=settings.strict,
-            kernel=kernel,
-            **settings.format_options("blaze"),
-        )
+        self.formats = told_formats(settings)
+        """The formats of these connections."""
+        self._bodies = read_bodies(settings, kernel)
+        self._packets = {
+            format: PacketDecoder(
+                format,
+                columns=("frame_offset",),
+                limits=settings.limits,
+                strict=settings.strict,
+                kernel=kernel,
+                **settings.packet_options(format),
+            )
+            for format in self.formats
+        }
         self._known: OrderedDict[Any, list[Direction]] = OrderedDict()
         self._open: dict[Any, int] = {}  # how many streams of a connection are
 
@@ -104,7 +138,7 @@ class Connections:
         key = _key(stream)
         siblings = self._known.setdefault(key, [])
         self._open[key] = self._open.get(key, 0) + 1
-        made = Direction(self._kernel.Subscriptions(), siblings)
+        made = Direction(siblings)
         siblings.append(made)
         return made
 
@@ -129,7 +163,7 @@ class Connections:
         earlier.
 
         Args:
-            pieces: of Blaze streams, in order; they get their `words`.
+            pieces: of streams in these formats, in order; they get their `words`.
             waiting: frames that others must follow before they are certain.
         """
         found = [(piece, *self._lessons(piece)) for piece in pieces]
@@ -142,30 +176,34 @@ class Connections:
         for piece, asked, illegal in answers:
             direction = piece.origin.direction
             assert piece.batch is not None
+            bodies = self._bodies[piece.batch.format]
+            if direction.active is None:
+                direction.active = bodies.state()
             told = [
                 (index, request, word)
                 for index, request, moment in asked
                 if (word := _known_to_others(direction, request, moment))
             ]
-            piece.words = self._bodies.classes(
+            piece.words = bodies.classes(
                 piece.batch, direction.active, passed_over=illegal, told=told
             )
 
-    def _lessons(self, piece: Piece) -> tuple[_Lessons, list[int]]:
+    def _lessons(self, piece: Piece) -> tuple[list[Lesson], list[int]]:
         """What the frames of a piece tell of subscriptions, and those that are no legal packets."""
         batch = piece.batch
         assert batch is not None
-        found = self._bodies.lessons(batch)
+        found = self._bodies[batch.format].lessons(batch)
         if not found:
             return found, []
         offsets = array("q", [batch.offsets[each[0]] for each in found])
         lengths = array("i", [batch.lengths[each[0]] for each in found])
-        few = FrameBatch("blaze", batch.data, batch.base, memoryview(offsets), memoryview(lengths))
-        refused = {each.index for each in self._packets.check(few)}
+        places = (memoryview(offsets), memoryview(lengths))
+        few = FrameBatch(batch.format, batch.data, batch.base, *places)
+        refused = {each.index for each in self._packets[batch.format].check(few)}
         legal = [each for place, each in enumerate(found) if place not in refused]
         return legal, [found[place][0] for place in refused]
 
-    def _learn(self, piece: Piece, lessons: _Lessons) -> list[tuple[int, int, int]]:
+    def _learn(self, piece: Piece, lessons: list[Lesson]) -> list[tuple[int, int, int]]:
         """Learn the requests of a piece; give its answers: frame, request, and when it was there.
 
         What was learned already, when it was waiting, is passed over.

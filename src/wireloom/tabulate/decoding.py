@@ -14,16 +14,17 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wireloom.columnar.arrays import allocate, constant, null_array
-from wireloom.columnar.assembly import Keys
-from wireloom.columnar.bodies import BodyDecoder, Payloads
-from wireloom.columnar.framing import FrameBatch
+from wireloom.arrow.arrays import allocate, constant, int_scalar, null_array, numbers
+from wireloom.arrow.bodies import Bodies
+from wireloom.arrow.frames import FrameBatch, Payloads, Refused
 from wireloom.columnar.messages import MessageDecoder
-from wireloom.columnar.packets import Bodies, PacketDecoder, PacketRows, Refused
+from wireloom.columnar.packets import BodyColumn, PacketDecoder, PacketRows
+from wireloom.columns import failure_row
 from wireloom.formats import get
 from wireloom.kernel import load
 from wireloom.messages import Message
 from wireloom.tables import KEY, arrow_schema, arrow_type
+from wireloom.tabulate.connections import read_bodies
 from wireloom.tabulate.lots import Joined, Lot, Origin, Piece, join
 from wireloom.tabulate.nested import Part, carried, placed, shifted, with_magic
 from wireloom.tabulate.settings import Settings
@@ -63,17 +64,7 @@ class LotDecoder:
         self._tables = {name: settings.table(name) for name in settings.tables}
         self._packets: dict[str, PacketDecoder] = {}
         self._messages: dict[str | None, MessageDecoder] = {}
-        self._model = settings.body_model()
-        self._bodies: BodyDecoder | None = None
-        if self._model is not None:
-            self._bodies = BodyDecoder(
-                self._model,
-                dialect=settings.blaze_dialect,
-                columns=self._tables["fields"].names if "fields" in self._tables else (),
-                limits=settings.limits,
-                strict=settings.strict,
-                kernel=self._kernel,
-            )
+        self._bodies: dict[str, Bodies] = read_bodies(settings, self._kernel)
         self._overflow: list[dict[str, Any]] = []
         self._has_inside = settings.nested and any(name in self._tables for name in _INSIDE)
 
@@ -118,8 +109,8 @@ class LotDecoder:
         part = Part(self._kernel, pieces)
         joined = part.joined
         errors: list[tuple[Piece, dict[str, Any]]] = []
-        bodies: Bodies | None = None
-        if get(format).columns().body and self._bodies is not None:
+        bodies: BodyColumn | None = None
+        if format in self._bodies:
 
             def bodies(first: int, last: int, illegal: list[int]) -> pa.Array | None:
                 return self._bodies_of(part, first, last, illegal, found, errors)
@@ -130,7 +121,7 @@ class LotDecoder:
             stream=joined.stream,
             ts_ns=joined.ts_ns,
             offsets=joined.offsets,
-            nclass=bodies,
+            bodies=bodies,
         ):
             for refused in rows.refused:
                 piece = part.owner(refused.index)
@@ -148,8 +139,8 @@ class LotDecoder:
             if "frames" in self._tables:
                 own = {*_KEYS, "type_code", "type_name"}
                 wanted |= own & set(self._tables["frames"].names)
-            if self._model is None:
-                wanted.discard("nclass")
+            if format not in self._bodies:
+                wanted.discard(get(format).columns().body)
             self._packets[format] = PacketDecoder(
                 format,
                 columns=wanted or {"frame_offset"},
@@ -157,17 +148,17 @@ class LotDecoder:
                 limits=self._settings.limits,
                 strict=self._settings.strict,
                 kernel=self._kernel,
-                **self._settings.format_options(format),
+                **self._settings.packet_options(format),
             )
         return self._packets[format]
 
     def _packet_rows(self, format: str, part: PacketRows, joined: Joined, found: Decoded) -> None:
         rows = part.rows
         if format in self._tables:
-            own = self._tables[format]
-            if "nclass" in own.names and "nclass" not in rows.schema.names:
-                nulls = null_array(pa.string(), rows.num_rows)
-                rows = rows.append_column(pa.field("nclass", pa.string()), nulls)
+            own, body = self._tables[format], get(format).columns().body
+            if body in own.names and body not in rows.schema.names:
+                nulls = null_array(arrow_type(own[body].type), rows.num_rows)
+                rows = rows.append_column(body, nulls)
             self._add(found, format, rows)
         if "frames" in self._tables:
             batch = joined.batch
@@ -196,7 +187,7 @@ class LotDecoder:
                 arrays.append(null_array(type, count))
         return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(wanted))
 
-    # --- Blaze bodies
+    # --- bodies
 
     def _bodies_of(
         self,
@@ -207,18 +198,20 @@ class LotDecoder:
         found: Decoded,
         errors: list[tuple[Piece, dict[str, Any]]],
     ) -> pa.Array | None:
-        """Rows of the bodies of some frames; gives the column `nclass`."""
-        bodies, joined = self._bodies, part.joined
-        assert bodies is not None
-        assert joined.words is not None
+        """Rows of the bodies of some frames; gives the column of the packet table."""
+        joined = part.joined
         format = joined.batch.format
-        has_texts = format in self._tables and "nclass" in self._tables[format].names
+        columns = get(format).columns()
+        body, where = columns.body, {"path": columns.payload or ""}
+        has_texts = format in self._tables and body in self._tables[format].names
         texts = []
-        keys = Keys(joined.source, joined.stream, joined.batch.base, joined.ts_ns, joined.offsets)
-        for made in bodies.read(
+        words = joined.words
+        if words is None:  # nothing before tells what they are
+            words = memoryview(bytes(8 * joined.batch.count)).cast("q")
+        for made in self._bodies[format].read(
             joined.batch.part(first, last),
-            joined.words[first:last],
-            keys.part(first, last),
+            words[first:last],
+            joined.keys.part(first, last),
             passed_over=[index - first for index in illegal],
             texts=has_texts,
             payloads=self._has_inside,
@@ -228,7 +221,7 @@ class LotDecoder:
             for each in made.refused:
                 piece = part.owner(first + each.index)
                 row = part.key(first + each.index, each.offset, len(each.data))
-                errors.append((piece, row | _why(format, "message", each) | {"path": "body"}))
+                errors.append((piece, row | _why(format, "message", each) | where))
             for run in made.payloads or ():
                 self._feed(part, shifted(run, first), found, errors)
             texts.append(made.texts)
@@ -265,7 +258,7 @@ class LotDecoder:
             frame,
             limits=settings.limits,
             strict=settings.strict,
-            **settings.format_options(format),
+            **settings.packet_options(format),
         )
 
     def _feed(
@@ -344,16 +337,14 @@ class LotDecoder:
     ) -> None:
         """Rows of `frames`, for frames that are messages."""
         joined = join(pieces)
-        keys = _KeyColumns(self._kernel, joined)
         wanted = [column for column in KEY if column.name in self._tables["frames"].names]
-        count = joined.batch.count
-        kept = _without(count, lost)
-        columns = [keys.column(column.name) for column in wanted]
-        if not columns:
-            columns, wanted = [keys.column("frame_length")], [KEY[3]]
+        kept = _without(joined.batch.count, lost)
+        columns = [
+            joined.keys.column(column, joined.batch, self._kernel) for column in wanted or KEY[3:4]
+        ]
         if kept is not None:
             columns = [column.filter(kept) for column in columns]
-        rows = pa.RecordBatch.from_arrays(columns, names=[column.name for column in wanted])
+        rows = pa.RecordBatch.from_arrays(columns, [column.name for column in wanted or KEY[3:4]])
         self._add(found, "frames", self._frames(format, rows, joined.batch, kept))
 
     def _take(self, name: str, rows: pa.RecordBatch, found: Decoded) -> None:
@@ -369,38 +360,6 @@ class LotDecoder:
         return [(piece, row) for row in rows]
 
 
-class _KeyColumns:
-    """The key of each frame as columns."""
-
-    def __init__(self, kernel: Any, joined: Joined) -> None:
-        self._kernel = kernel
-        self._joined = joined
-
-    def column(self, name: str) -> pa.Array:
-        joined = self._joined
-        batch, count, type = joined.batch, joined.batch.count, _KEY_TYPES[name]
-        if name in ("source", "stream", "path"):
-            text = {"source": joined.source, "stream": joined.stream, "path": ""}[name]
-            return constant(text, count, type) if isinstance(text, str) else text
-        if name == "frame_length":
-            return _array(batch.lengths, type)
-        if name == "frame_offset":
-            if joined.offsets is not None:
-                return _array(joined.offsets, type)
-            found = _array(batch.offsets, type)
-            return pc.add(found, batch.base) if batch.base else found
-        if joined.ts_ns is None:
-            return null_array(type, count)
-        if name == "ts_ns":
-            return _array(joined.ts_ns, type)
-        micros = allocate(8 * count)
-        self._kernel.to_micros(joined.ts_ns, memoryview(micros).cast("B").cast("q"))
-        return pa.Array.from_buffers(type, count, [None, micros], 0)
-
-
-_KEY_TYPES: Final = {column.name: arrow_type(column.type) for column in KEY}
-
-
 def _batch(piece: Piece) -> FrameBatch:
     assert piece.batch is not None
     return piece.batch
@@ -412,10 +371,6 @@ def _kind(piece: Piece) -> tuple[str, bool]:
     return piece.batch.format, piece.ts_ns is not None
 
 
-def _array(numbers: memoryview, type: pa.DataType) -> pa.Array:
-    return pa.Array.from_buffers(type, len(numbers), [None, pa.py_buffer(numbers)], 0)
-
-
 def _without(count: int, lost: Sequence[int]) -> pa.Array | None:
     """A mask of the frames that are not lost; None if none is."""
     if not lost:
@@ -424,16 +379,16 @@ def _without(count: int, lost: Sequence[int]) -> pa.Array | None:
     for index in lost:
         flags[index] = 0
     found = pa.Array.from_buffers(pa.uint8(), count, [None, pa.py_buffer(flags)], 0)
-    return pc.equal(found, 1)
+    return pc.equal(found, int_scalar(1, pa.uint8()))
 
 
 def _raw(kernel: Any, batch: FrameBatch, kept: pa.Array | None) -> pa.Array:
     """The bytes of the frames."""
-    starts, lengths = _array(batch.offsets, pa.int64()), _array(batch.lengths, pa.int32())
+    starts, lengths = numbers(batch.offsets, pa.int64()), numbers(batch.lengths, pa.int32())
     if kept is not None:
         starts, lengths = starts.filter(kept), lengths.filter(kept)
     count = len(starts)
-    sizes = pc.add(lengths, pa.scalar(1, pa.int32()))
+    sizes = pc.add(lengths, int_scalar(1, pa.int32()))
     total = pc.sum(lengths).as_py() or 0
     out, ends = allocate(total), allocate(4 * (count + 1))
     kernel.take_blobs(
@@ -452,15 +407,7 @@ def _raw(kernel: Any, batch: FrameBatch, kept: pa.Array | None) -> pa.Array:
 
 def _why(format: str, layer: str, refused: Refused) -> dict[str, Any]:
     error = refused.error
-    return {
-        "layer": layer,
-        "format": format,
-        "code": error.code,
-        "reason": error.reason,
-        "at": refused.offset + error.offset,
-        "field": error.path,
-        "raw": refused.data,
-    }
+    return failure_row(layer, format, error, refused.data, refused.offset + error.offset)
 
 
 def _plain(rows: pa.RecordBatch) -> list[dict[str, Any]]:

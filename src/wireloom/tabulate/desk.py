@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from wireloom.columnar.framing import FrameScanner
-from wireloom.tabulate.detection import Detector
+from wireloom.tabulate.detection import FIRST_LOOK, PREFIX, Detector
 from wireloom.tabulate.lots import Piece
 from wireloom.tabulate.settings import Settings
 
@@ -15,21 +15,37 @@ __all__ = ["Desk"]
 _MAX_IDLE: Final = 64
 """Scanners kept for the next stream, for each format."""
 
+_EARLY: Final = (64, 128, 256, 512, 1024, 2048)
+"""Bytes after which the format of a live stream is looked for; what is not sure then waits."""
+
 
 class Desk:
     """Lends scanners, decides about formats, takes pieces; for one thread."""
 
-    def __init__(self, settings: Settings, kernel: Any, put: Callable[[Piece], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        kernel: Any,
+        put: Callable[[Piece], None],
+        *,
+        options: Callable[[str], dict[str, Any]] | None = None,
+        is_live: bool = False,
+    ) -> None:
         """A desk.
 
         Args:
             settings: how streams are read.
             kernel: which kernel scans.
             put: takes the pieces.
+            options: of a format, for its scanner; those of the settings when left out.
+            is_live: whether somebody waits for the first frames.
         """
         self.kernel = kernel
         self.put = put
-        self.detector = Detector(settings, self._look)
+        self.detector = Detector(settings, self.scanner)
+        self.looks = (*_EARLY, FIRST_LOOK, PREFIX) if is_live else (FIRST_LOOK, PREFIX)
+        """After how many bytes a stream's format is looked for."""
+        self._options = settings.packet_options if options is None else options
         self._settings = settings
         self._idle: dict[str, list[FrameScanner]] = {}
 
@@ -53,11 +69,5 @@ class Desk:
             limits=settings.limits,
             strict=settings.strict,
             kernel=self.kernel,
-            **settings.scanner_options(format),
+            **self._options(format),
         )
-
-    def _look(self, format: str) -> FrameScanner:
-        """A scanner for the first bytes of a stream."""
-        scanner = self.borrow(format)
-        self.give_back(scanner)
-        return scanner

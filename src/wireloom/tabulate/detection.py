@@ -2,22 +2,32 @@
 
 Every format that the stream may be in scans the first bytes. The one with the longest chain of
 frames wins, so that a stream may begin in the middle of a frame, hold text between frames,
-or carry messages of one format in frames of another. Formats without a magic find frames in bytes
-that mean something else (zeros are legal packets of one); theirs must be at least half of all.
+or carry messages of one format in frames of another.
+
+Most captures are mostly something else, so that chance must not do:
+
+* A format with a magic is found by it.
+* Any other one must find frames that it is sure of (`Format.detect`) in half of all bytes: lengths
+  inside that agree, nothing left over, no unused bits. Frames that merely stand in the right place
+  do not count, and neither does what a frame claims behind the end of what was looked at.
+* Among other bytes, a few of the shortest frames prove nothing.
+* Datagrams are looked at one by one, as they are read: frames must fill them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
-from wireloom.columnar.framing import FrameBatch, FrameScanner
+from wireloom.columnar.framing import FrameScanner, Survey
+from wireloom.detection import MAGIC, SURE
+from wireloom.format import Format
 from wireloom.formats import get, names
-from wireloom.framing import Problem, Text
 from wireloom.tabulate.settings import Settings
 
-__all__ = ["CUT", "FIRST_LOOK", "PREFIX", "Detector", "covered", "stream_format"]
+__all__ = ["FIRST_LOOK", "PREFIX", "Detector"]
 
 FIRST_LOOK: Final = 4 << 10
 """Bytes of a stream that are looked at first. What is sure then need not wait for more."""
@@ -26,10 +36,12 @@ PREFIX: Final = 64 << 10
 """Bytes after which the decision falls, or at the end of the stream if that comes first."""
 
 _SURE_FRAMES: Final = 4
-_MAGIC: Final = 90
-"""Confidence that only a magic gives; see `Format.detect`."""
-CUT: Final = frozenset({"truncated", "short_header"})
-"""Codes of problems that say: the data ends within a frame."""
+_MOST_ASKED: Final = 64
+"""Frames that a format is asked about: enough to be sure."""
+_MOST_DATAGRAMS: Final = 16
+"""Datagrams that are looked at."""
+_SHORT: Final = 16
+"""Bytes of a frame, below which it may well be small numbers and zeros of something else."""
 
 _PRINTABLE: Final = bytes([9, 10, 13, *range(32, 127)])
 
@@ -42,13 +54,14 @@ class Detector:
 
         Args:
             settings: which formats there may be.
-            scanner: gives a scanner of that format, ready for a stream from offset 0.
+            scanner: makes a scanner of that format.
         """
         order = sorted(map(get, names()), key=lambda each: each.precedence)
         allowed = names() if settings.formats is None else settings.formats
-        self._formats = [each.name for each in order if each.name in allowed]
+        self._formats = [each for each in order if each.name in allowed]
         self._ports = settings.ports
-        self._scanner = scanner
+        self._make = scanner
+        self._scanners: dict[str, FrameScanner] = {}
 
     def by_port(self, src_port: int, dst_port: int) -> str | None:
         """The format that needs no look at the bytes; None if there must be one."""
@@ -57,7 +70,7 @@ class Detector:
             found = ports.get(dst_port) or ports.get(src_port)
             if found is not None:
                 return found
-        return self._formats[0] if len(self._formats) == 1 else None
+        return self._formats[0].name if len(self._formats) == 1 else None
 
     def by_prefix(self, data: bytes) -> str | None:
         """The format of a stream of which `data` is all, or at least `PREFIX` bytes."""
@@ -66,61 +79,41 @@ class Detector:
             found = self.by_bytes(data[:FIRST_LOOK], is_all=False)
         return found or (self.by_bytes(data[:PREFIX], is_all=True) if data else None)
 
-    def by_bytes(self, data: bytes, *, is_all: bool) -> str | None:
+    def by_bytes(
+        self,
+        data: bytes,
+        *,
+        is_all: bool,
+        starts: Sequence[int] | None = None,
+    ) -> str | None:
         """The format of a stream that begins with `data`; None if it cannot be told.
 
         Args:
             data: the first bytes: all that there are, `PREFIX`, or `FIRST_LOOK`.
             is_all: whether there will be no second look.
+            starts: where datagrams start in it, if it is made of such.
         """
         best: _Look | None = None
-        for format in sorted(self._formats, key=lambda each: -get(each).detect(data)):
-            look = self._look(format, data)
-            if look.is_perfect and (is_all or look.frames >= _SURE_FRAMES):
-                return format  # nothing can explain more
-            if look.chain and (best is None or look.rank > best.rank):
+        for order, format in enumerate(self._formats):
+            if format.magic and format.magic not in data:
+                continue
+            scanner = self._scanners.get(format.name)
+            if scanner is None:
+                scanner = self._scanners[format.name] = self._make(format.name)
+            if starts is None:
+                look = _stream_look(format, scanner, data, order)
+            else:
+                look = _datagram_look(format, scanner, data, starts, order)
+            if look is None:
+                continue
+            if look.chain == len(data) and (is_all or look.frames >= _SURE_FRAMES):
+                return format.name  # nothing can explain more
+            if best is None or look.rank > best.rank:
                 best = look
         if best is None:
             return None
         is_sure = best.frames >= _SURE_FRAMES and best.breaks == 0
         return best.format if is_all or is_sure else None
-
-    def _look(self, format: str, data: bytes) -> _Look:
-        """What a format makes of the first bytes."""
-        batches = _scanned(self._scanner(format), data)
-        covers = sum(map(covered, batches))
-        frames = sum(batch.count for batch in batches)
-        others = [other for batch in batches for other in batch.others]
-        problems = [(each.offset, each.length) for each in others if isinstance(each, Problem)]
-        end = len(data)
-        rest = 0
-        if problems and others[-1].offset == problems[-1][0] and _is_cut(others[-1], end):
-            rest = problems.pop()[1]
-        is_proven = True
-        chosen = get(format)
-        if chosen.magic:
-            # A header with a magic is proof enough; a large frame may fill all of the prefix.
-            is_proven = covers > 0 or chosen.detect(data) >= _MAGIC
-        else:
-            end -= rest
-            proven = covers
-            if chosen.has_text and any(map(_has_message, batches)):
-                # Text belongs to the stream, but only frames tell that it is one.
-                proven += sum(_printable(each.data) for each in others if isinstance(each, Text))
-            is_proven = 0 < end <= 2 * proven and frames > 0
-        chain = covers if chosen.has_text else _longest(problems, end)
-        breaks = sum(offset > 0 for offset, _ in problems)
-        is_perfect = is_proven and chain == end
-        order = self._formats.index(format)
-        return _Look(format, chain if is_proven else 0, frames, breaks, is_perfect, order)
-
-
-def stream_format(data: bytes) -> str | None:
-    """The format of a stream that begins with `data`, in the middle of a frame or behind damage.
-
-    `wireloom.detect` asks what stands at the very start; this is what captures are read by.
-    """
-    return Detector(Settings(), FrameScanner).by_prefix(data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +126,6 @@ class _Look:
     frames: int
     breaks: int
     """Places where it goes on only behind something else."""
-    is_perfect: bool
-    """Whether it explains everything."""
     order: int
     """Its place among the formats that the stream may be in."""
 
@@ -144,9 +135,88 @@ class _Look:
         return self.chain, -self.order
 
 
-def _is_cut(other: object, end: int) -> bool:
-    """Whether the data ends in a frame."""
-    return isinstance(other, Problem) and other.code in CUT and other.offset + other.length == end
+def _stream_look(format: Format, scanner: FrameScanner, data: bytes, order: int) -> _Look | None:
+    """What a format makes of the first bytes of a stream; None: it is not in that format."""
+    found = scanner.survey(data)
+    if found is None:
+        return None
+    end = len(data)
+    problems = found.problems
+    covers = sum(length for _, length in found.frames)
+    if format.magic:
+        # A header with a magic is proof enough; a large frame may fill all of the prefix.
+        if not covers and format.detect(data) < MAGIC:
+            return None
+    else:
+        longest, proven = _proof(format, data, found)
+        cut = data[end - found.cut :]
+        if found.cut <= proven:
+            end -= found.cut  # as much is certain as it claims
+        elif format.detect(cut) >= MAGIC:
+            longest, proven = max(longest, found.cut), proven + found.cut
+        else:
+            problems = [*problems, (end - found.cut, found.cut)]
+        is_little = longest < _SHORT and proven < 4 * _SHORT
+        if not proven or 2 * proven < end or (problems and is_little):
+            return None
+    chain = covers if format.has_text else _longest(problems, end)
+    breaks = sum(offset > 0 for offset, _ in problems)
+    return _Look(format.name, chain, len(found.frames), breaks, order)
+
+
+def _proof(format: Format, data: bytes, found: Survey) -> tuple[int, int]:
+    """The longest frame that a format is sure of, and how many bytes it knows to be its own."""
+    asked = found.frames[:_MOST_ASKED]
+    sure, likely = [], []
+    for start, length in asked:
+        trust = format.detect(data[start : start + length])
+        if trust >= MAGIC:
+            sure.append(length)
+        elif trust >= SURE:
+            likely.append(length)
+    is_whole = not found.problems and not found.texts and not found.cut
+    number = len(sure) + len(likely)
+    if format.has_text and (sure or is_whole or number >= _SURE_FRAMES):
+        # Text belongs to the stream, but only frames tell that it is one.
+        sure += likely
+        sure += [_printable(data[at : at + length]) for at, length in found.texts]
+    elif is_whole and 1 < number == len(asked):
+        # Nothing is left over, which makes up for content that proves little.
+        sure += likely
+    proven = sum(sure)
+    if len(asked) < len(found.frames):
+        covers = sum(length for _, length in found.frames)
+        proven = proven * covers // sum(length for _, length in asked)
+    return max(sure, default=0), proven
+
+
+def _datagram_look(
+    format: Format, scanner: FrameScanner, data: bytes, starts: Sequence[int], order: int
+) -> _Look | None:
+    """What a format makes of the first datagrams of a stream; None: it is not in that format."""
+    bounds = [*starts[: _MOST_DATAGRAMS + 1], len(data)][: _MOST_DATAGRAMS + 1]
+    parts = [data[first:last] for first, last in pairwise(bounds) if first < last]
+    whole = frames = chain = size = 0
+    for turn, part in enumerate(parts):
+        if not format.magic and turn > 2 * whole + len(parts) // 2:
+            return None  # too few are left
+        size += len(part)
+        if format.magic not in part or not (format.magic or scanner.stands(part)):
+            continue
+        found = scanner.survey(part)
+        if found is None:
+            continue
+        covers = sum(length for _, length in found.frames)
+        is_whole = covers > 0
+        if not format.magic:
+            is_whole = covers == len(part) and _proof(format, part, found)[1] == covers
+        if is_whole:
+            whole += 1
+            chain += covers
+            frames += len(found.frames)
+    if not whole or (not format.magic and (2 * whole < len(parts) or 2 * chain < size)):
+        return None
+    return _Look(format.name, chain, frames, len(parts) - whole, order)
 
 
 def _longest(problems: list[tuple[int, int]], end: int) -> int:
@@ -156,22 +226,6 @@ def _longest(problems: list[tuple[int, int]], end: int) -> int:
         longest = max(longest, offset - at)
         at = offset + length
     return max(longest, end - at)
-
-
-def covered(batch: FrameBatch) -> int:
-    """The bytes of all frames of a batch."""
-    return sum(batch.lengths)
-
-
-def _scanned(scanner: FrameScanner, data: bytes) -> list[FrameBatch]:
-    return [*scanner.feed(data), *scanner.close()]
-
-
-def _has_message(batch: FrameBatch) -> bool:
-    """Whether a frame is one beyond doubt, on a stream of text: no chance in a text."""
-    detect = get(batch.format).detect
-    # Something behind the frame, or it would count that nothing is left over.
-    return any(detect(batch.frame(index) + b"\0") for index in range(batch.count))
 
 
 def _printable(text: bytes) -> int:

@@ -14,10 +14,10 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wireloom.arrow.arrays import dictionary, int_scalar, strings
+from wireloom.arrow.frames import FrameBatch, Keys
 from wireloom.captures import Counts
-from wireloom.columnar.arrays import dictionary, strings
-from wireloom.columnar.framing import FrameBatch
-from wireloom.tabulate.accounting import Tally
+from wireloom.tabulate.accounting import Account
 
 __all__ = ["LOT_BYTES", "Joined", "Lot", "Origin", "Piece", "join"]
 
@@ -38,9 +38,9 @@ class Origin:
     source: str
     name: str
     format: str | None = None
-    tally: Tally = field(default_factory=Tally)
+    account: Account = field(default_factory=Account)
     direction: Any = None
-    """Of a Blaze connection: its `wireloom.tabulate.connections.Direction`."""
+    """Where bodies are told by others: its `wireloom.tabulate.connections.Direction`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -56,7 +56,7 @@ class Piece:
     size: int
     """Bytes of the frames."""
     words: memoryview | None = None
-    """Of Blaze frames: the classes of their bodies."""
+    """What the body of each frame is, where packets before it tell."""
 
 
 @dataclass(slots=True, eq=False)
@@ -97,7 +97,12 @@ class Joined:
     bounds: list[int]
     """Where the frames of each piece begin, and where the last end."""
     words: memoryview | None
-    """Of Blaze frames: the classes of their bodies."""
+    """What the body of each frame is, where packets before it tell."""
+
+    @property
+    def keys(self) -> Keys:
+        """The key columns of the frames."""
+        return Keys(self.source, self.stream, self.batch.base, self.ts_ns, self.offsets)
 
 
 def join(pieces: Sequence[Piece]) -> Joined:
@@ -142,7 +147,7 @@ def _added(numbers: memoryview, number: int) -> Any:
     if len(numbers) <= _FEW:
         return array("q", [each + number for each in numbers])
     found = pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)], 0)
-    return memoryview(pc.add(found, number).buffers()[1]).cast("B")[: 8 * len(numbers)]
+    return memoryview(pc.add(found, int_scalar(number)).buffers()[1]).cast("B")[: 8 * len(numbers)]
 
 
 def _repeated(

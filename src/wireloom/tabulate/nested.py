@@ -7,12 +7,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from wireloom.columnar.bodies import Payloads
-from wireloom.columnar.framing import FrameBatch
+from wireloom.arrow.frames import FrameBatch, Payloads
 from wireloom.columnar.packets import PacketRows
+from wireloom.columns import key_row
 from wireloom.formats import get, names
 from wireloom.messages import Message
-from wireloom.rows import MESSAGE_FORMATS, message_formats
+from wireloom.rows import message_formats, walked_formats
 from wireloom.tabulate.lots import Piece, join
 
 __all__ = ["Part", "carried", "placed", "shifted", "with_magic"]
@@ -34,15 +34,7 @@ class Part:
         """The key of a row of `errors`."""
         joined, origin = self.joined, self.owner(index).origin
         ts_ns = None if joined.ts_ns is None else joined.ts_ns[index]
-        return {
-            "source": origin.source,
-            "stream": origin.name,
-            "frame_offset": offset,
-            "frame_length": length,
-            "ts_ns": ts_ns,
-            "ts": None if ts_ns is None else ts_ns // 1000,
-            "path": "",
-        }
+        return key_row(origin.source, origin.name, offset, length, ts_ns)
 
     def by_piece(self, run: Payloads) -> Iterator[tuple[Piece, dict[str, Any]]]:
         """Payloads by the pieces that they are of: what a decoder of messages is to be fed with."""
@@ -92,7 +84,7 @@ def placed(
         frames = memoryview(bytearray(4 * count)).cast("i")
         places = memoryview(bytearray(8 * count)).cast("q")
         lengths = memoryview(bytearray(4 * count)).cast("i")
-        if len(message_formats()) > len(MESSAGE_FORMATS):
+        if len(message_formats()) > len(walked_formats()):
             # There are messages that the kernel does not know; the decoder tells them.
             found = 0
             for index, (start, size) in enumerate(zip(starts, sizes, strict=True)):

@@ -21,7 +21,8 @@ from wireloom.columnar.wide import infer
 from wireloom.errors import OptionError
 from wireloom.kernel import load
 from wireloom.tables import table, wide_column
-from wireloom.tabulate.accounting import Tally, Totals
+from wireloom.tabulate.accounting import Account, Totals
+from wireloom.tabulate.connections import told_formats
 from wireloom.tabulate.decoding import Decoded, LotDecoder
 from wireloom.tabulate.desk import Desk
 from wireloom.tabulate.detection import PREFIX
@@ -44,6 +45,7 @@ def tabulate(
     *,
     workers: int = 1,
     progress: Report | None = None,
+    totals: Totals | None = None,
     **options: Any,
 ) -> Batches:
     """The tables of captures: raw, pcap and pcapng, packed or not, read as one capture.
@@ -53,7 +55,8 @@ def tabulate(
         settings: what is wanted.
         workers: threads that decode. The rows are the same for any number.
         progress: told how far the reading is, from time to time.
-        options: changes to the settings, by their names.
+        totals: where to count what becomes of every byte.
+        options: changes to the settings, as for `Settings.changed`.
 
     Returns:
         Pairs of a table's name and a record batch.
@@ -63,29 +66,21 @@ def tabulate(
         SourceError: a file cannot be opened or read.
         DecodeError: something cannot be read, in the mode ``failfast``.
     """
-    chosen = _settings(settings, options)
+    chosen = (settings or Settings()).changed(**options)
     given = source_list(sources)
     if not chosen.is_typed:
         chosen = resolved(chosen, given)
-    return _tabulate(given, chosen, workers, progress)
-
-
-def _settings(settings: Settings | None, options: dict[str, Any]) -> Settings:
-    known = {each.name for each in dataclasses.fields(Settings)}
-    if unknown := sorted(set(options) - known):
-        raise OptionError(f"there is no option {unknown[0]!r}; there are {', '.join(known)}")
-    if "columns" in options and "tables" not in options:
-        before = settings.tables if settings is not None else Settings().tables
-        options["tables"] = tuple(dict.fromkeys((*before, "wide")))
-    if settings is None:
-        return Settings(**options)
-    return dataclasses.replace(settings, **options) if options else settings
+    return _tabulate(given, chosen, workers, progress, totals)
 
 
 def _tabulate(
-    sources: list[Source], settings: Settings, workers: int, progress: Report | None
+    sources: list[Source],
+    settings: Settings,
+    workers: int,
+    progress: Report | None = None,
+    totals: Totals | None = None,
 ) -> Batches:
-    tabulator = Tabulator(settings, workers=workers)
+    tabulator = Tabulator(settings, workers=workers, totals=totals)
     try:
         rest: list[Source] = []
         for source in sources:
@@ -102,6 +97,7 @@ def _tabulate(
                 done = capture.progress.done
                 progress(capture.progress)
         yield from tabulator.close()
+        tabulator.totals.leave_out(capture.packets.left_out)
         if progress is not None:
             progress(capture.progress)
     finally:
@@ -132,8 +128,8 @@ def _raw_path(source: Source, settings: Settings) -> Path | None:
         size = opened.read_into(head)
     if is_pcap(head[:size]) or is_pcapng(head[:size]):
         return None
-    if settings.model is not None and "blaze" in (settings.formats or ("blaze",)):
-        return None  # events are read with what the stream told before
+    if told_formats(settings):
+        return None  # bodies are read with what the stream told before
     return path
 
 
@@ -161,15 +157,15 @@ class _Range:
         lot, self._lot = self._lot, Lot()
         made = self._decoder.decode(lot)
         for origin, frames, size in made.refused:
-            origin.tally.refuse(frames, size)
+            origin.account.refuse(frames, size)
         made.refused = []
         return made
 
-    def __call__(self, batch: FrameBatch) -> tuple[Decoded, Tally]:
+    def __call__(self, batch: FrameBatch) -> tuple[Decoded, Account]:
         """What becomes of a batch."""
         reader = self.reader()
         reader.pieces(batch)
-        return self.decode(), reader.origin.tally
+        return self.decode(), reader.origin.account
 
 
 def _scan_settings(settings: Settings, format: str, kernel: Any) -> dict[str, Any]:
@@ -177,7 +173,7 @@ def _scan_settings(settings: Settings, format: str, kernel: Any) -> dict[str, An
         "limits": settings.limits,
         "strict": settings.strict,
         "kernel": kernel,
-        **settings.scanner_options(format),
+        **settings.packet_options(format),
     }
 
 
@@ -209,8 +205,8 @@ def _parallel(
         found = map_frames(
             format, data, make_work, workers=workers, **_scan_settings(settings, format, kernel)
         )
-        for batch, (made, tally) in found:
-            total.tally.add(tally)
+        for batch, (made, account) in found:
+            total.account.merge(account)
             yield from tabulator.accept(Lot(), made)
             if progress is not None and batch.count:
                 at = batch.offsets[batch.count - 1] + batch.lengths[batch.count - 1]
@@ -376,7 +372,7 @@ def _types_in(settings: Settings, sources: list[str | os.PathLike[str]]) -> dict
     )
     rows: list[dict[str, Any]] = []
     if sources:
-        for _, batch in islice(_tabulate(list(sources), sample, 1, None), 1):
+        for _, batch in islice(_tabulate(list(sources), sample, 1), 1):
             at = batch.schema.get_field_index("value_time")
             part = batch.set_column(at, "value_time", batch.column(at).view("int64"))
             rows += part.to_pylist()

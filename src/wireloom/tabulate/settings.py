@@ -13,14 +13,7 @@ from wireloom.columnar.framing import MAX_FRAME
 from wireloom.columnar.wide import Choice, choose
 from wireloom.errors import OptionError
 from wireloom.formats import get, names
-from wireloom.formats.blaze.blz import load_blz
-from wireloom.formats.blaze.dialects import DIALECTS as BLAZE_DIALECTS
-from wireloom.formats.blaze.model import Model
-from wireloom.formats.nais.options import types_from
-from wireloom.formats.nais.schema import TypeRegistry
-from wireloom.formats.qform.dictionary.model import Dictionary
-from wireloom.formats.qform.options import DEFAULT, resolve
-from wireloom.formats.tibrv.codec import DIALECTS as TIBRV_DIALECTS
+from wireloom.options import by_format
 from wireloom.tables import Table, table, table_names, wide_column
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
@@ -54,24 +47,9 @@ class Settings:
     """Fields of the table ``wide``: ``BID``, ``BID:decimal(18,4)``."""
     select: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Columns that are wanted of a table; all of a table that is not named."""
-    dictionary: str | bytes | Dictionary = DEFAULT
-    """QForm: what the fields are. A path, a text or a `Dictionary`."""
-    model: str | Model | None = None
-    """Blaze: classes of the bodies. The path of a .blz file, or a `Model`."""
-    proto: tuple[str, ...] = ()
-    """NAIS: files with your own messages; `bind` says which TYPE carries which."""
-    bind: tuple[str, ...] = ()
-    """NAIS: ``10=LedCommand``."""
-    include: tuple[str, ...] = ()
-    """NAIS: where .proto files find their imports."""
-    types: TypeRegistry | None = None
-    """NAIS: schemas as they are, instead of `proto` and `bind`."""
-    blaze_dialect: str = "document"
-    """Blaze: whose numbering is spoken."""
-    tibrv_dialect: str = "auto"
-    """TibrvMsg: how one-byte sizes are read."""
-    extensions: bool = False
-    """NREP: keep packets of types 0x40 to 0xff instead of refusing them."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the formats, spelled as in `wireloom.options`: ``model``, ``blaze.model``. They
+    are kept with the names of the formats."""
     strict: bool = False
     """Refuse what a tolerant reader lets pass; slow, since every frame is read twice."""
     mode: Mode = "permissive"
@@ -84,16 +62,22 @@ class Settings:
     reassembly: ReassemblyLimits = field(default_factory=ReassemblyLimits)
     batch_rows: int = 1 << 16
     """About how many rows a record batch has."""
+    _loaded: Mapping[str, dict[str, Any]] = field(init=False, repr=False, compare=False)
+    """The options by format, with what they name."""
 
     def __post_init__(self) -> None:
-        for name in ("tables", "proto", "bind", "include"):
-            object.__setattr__(self, name, _texts(name, getattr(self, name)))
+        object.__setattr__(self, "tables", _texts("tables", self.tables))
         for name in ("formats", "columns"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, _texts(name, getattr(self, name)))
         object.__setattr__(self, "ports", dict(self.ports))
         chosen = {name: _texts("select", wanted) for name, wanted in self.select.items()}
         object.__setattr__(self, "select", chosen)
+        own = by_format(self.options)
+        kept = {f"{format}.{name}": own[format][name] for format in own for name in own[format]}
+        object.__setattr__(self, "options", kept)
+        loaded = {format: get(format).check_options(given)[2] for format, given in own.items()}
+        object.__setattr__(self, "_loaded", loaded)
         self._check()
 
     def _check(self) -> None:
@@ -110,16 +94,14 @@ class Settings:
             if not isinstance(port, int) or not 0 <= port <= 0xFFFF:
                 raise OptionError(f"a port is a number from 0 to 65535, not {port!r}")
         _among("mode", self.mode, MODES)
-        _among("blaze_dialect", self.blaze_dialect, tuple(BLAZE_DIALECTS))
-        _among("tibrv_dialect", self.tibrv_dialect, TIBRV_DIALECTS)
+        for name in self.options.keys() - set(_table_options() if self.options else ()):
+            raise OptionError(f"the option {name} makes no sense for tables")
         if not 1 <= self.batch_rows <= 1 << 24:
             raise OptionError(f"batch_rows must be from 1 to {1 << 24}, not {self.batch_rows!r}")
         if not 1 <= self.limits.max_frame <= MAX_FRAME:
             raise OptionError(f"max_frame must be from 1 to {MAX_FRAME}")
         for name in self.tables:
             self.table(name)
-        for format in names():
-            self.format_options(format)
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Settings:
@@ -134,17 +116,18 @@ class Settings:
         """
         found: dict[str, Any] = {}
         limits: dict[str, int] = {}
-        reassembly: dict[str, int] = {}
+        reassembly: dict[str, Any] = {}
         for name, text in options.items():
             if name in _READERS:
                 found[name] = _READERS[name](name, text)
             elif name in _LIMITS:
                 limits[name] = _number(name, text)
             elif name in _REASSEMBLY:
-                reassembly[name] = _number(name, text)
+                reader = _list if name == "tunnels" else _number
+                reassembly[name] = reader(name, text)
             else:
-                known = ", ".join((*_READERS, *_LIMITS, *_REASSEMBLY))
-                raise OptionError(f"there is no option {name!r}; there are {known}")
+                _check_name(name)
+                found.setdefault("options", {})[name] = text
         if limits:
             found["limits"] = Limits(**limits)
         if reassembly:
@@ -180,41 +163,41 @@ class Settings:
         return table(name).select(self.select.get(name))
 
     def format_options(self, format: str) -> dict[str, Any]:
-        """The options of a format, as its decoders take them, without those of its bodies.
+        """The options of a format that were given, with what they name."""
+        return dict(self._loaded.get(format, {}))
 
-        Raises:
-            OptionError: a value cannot be used.
-            SourceError: a file that one names cannot be found or read.
-        """
-        if format == "blaze":
-            return {"dialect": self.blaze_dialect}
-        if format == "nais":
-            return {"types": self._types()}
-        if format == "nrep":
-            return {"extensions": self.extensions}
-        return self.message_options() if get(format).kind == "message" else {}
+    def packet_options(self, format: str) -> dict[str, Any]:
+        """The same without those of the bodies in its packets."""
+        bodily = get(format).columns().body_options
+        found = self.format_options(format)
+        return {name: value for name, value in found.items() if name not in bodily}
 
     def message_options(self) -> dict[str, Any]:
-        """The options of TibMsg, TibrvMsg and QForm messages together."""
-        return {"dictionary": self._dictionary(), "dialect": self.tibrv_dialect}
+        """The options of all formats of messages, with their names."""
+        return {
+            f"{format}.{name}": value
+            for format, given in self._loaded.items()
+            for name, value in given.items()
+            if get(format).kind == "message"
+        }
 
-    def scanner_options(self, format: str) -> dict[str, Any]:
-        """The options of a format that its framing depends on."""
-        own = {option.name for option in get(format).options}
-        return {key: value for key, value in self.format_options(format).items() if key in own}
+    def changed(self, **given: Any) -> Settings:
+        """The same with changes: settings by their names, options of formats by theirs.
 
-    def body_model(self) -> Model | None:
-        """The classes of Blaze bodies."""
-        return load_blz(self.model) if isinstance(self.model, str) else self.model
-
-    def _dictionary(self) -> Dictionary | None:
-        return resolve(self.dictionary)
-
-    def _types(self) -> TypeRegistry:
-        if self.types is not None:
-            return self.types
-        given = {"proto": self.proto, "bind": self.bind, "include": self.include}
-        return types_from({name: value for name, value in given.items() if value})
+        Raises:
+            OptionError: there is no such setting or option, or a value cannot be used.
+            SourceError: a file that one names cannot be found or read.
+        """
+        known = {each.name for each in dataclasses.fields(self) if each.init}
+        changes = {name: value for name, value in given.items() if name in known}
+        own = {name: value for name, value in given.items() if name not in known}
+        for name in own:
+            _check_name(name)
+        if own:
+            changes["options"] = {**self.options, **changes.get("options", {}), **own}
+        if "columns" in given and "tables" not in given:
+            changes["tables"] = tuple(dict.fromkeys((*self.tables, "wide")))
+        return dataclasses.replace(self, **changes) if changes else self
 
     def resolved(self, sources: Iterable[Source]) -> Settings:
         """The same settings with everything in them that workers need.
@@ -235,20 +218,38 @@ class Settings:
         Raises:
             SourceError: a file cannot be found or read.
         """
-        return dataclasses.replace(
-            self,
-            dictionary=self._dictionary() or DEFAULT,
-            model=self.body_model(),
-            types=self._types() if self.proto or self.bind else self.types,
-            proto=(),
-            bind=(),
-            include=(),
-        )
+        loaded = self._loaded.items()
+        found = {f"{format}.{name}": given[name] for format, given in loaded for name in given}
+        return dataclasses.replace(self, options=found)
 
     @property
     def is_typed(self) -> bool:
         """Whether every column of ``wide`` has a type."""
         return all(wide_column(text)[1] is not None for text in self.columns or ())
+
+
+def _table_options() -> list[str]:
+    """The options of formats that settings may have."""
+    return [
+        f"{format}.{option.name}"
+        for format in names()
+        for option in get(format).options
+        if option.is_for_tables
+    ]
+
+
+def _check_name(name: str) -> None:
+    """Whether there is an option of that name, which is no setting.
+
+    Raises:
+        OptionError: there is none.
+    """
+    known = _table_options()
+    if name not in known and name not in (each.partition(".")[2] for each in known):
+        own = ", ".join((*_READERS, *_LIMITS, *_REASSEMBLY))
+        raise OptionError(
+            f"there is no option {name!r}; there are {own}, and of the formats {', '.join(known)}"
+        )
 
 
 def _among(name: str, value: str, known: Iterable[str]) -> None:
@@ -319,14 +320,6 @@ _READERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
     "ports": _ports,
     "columns": _list,
     "select": _select,
-    "dictionary": _text,
-    "model": _text,
-    "proto": _list,
-    "bind": _list,
-    "include": _list,
-    "blaze_dialect": _text,
-    "tibrv_dialect": _text,
-    "extensions": _flag,
     "strict": _flag,
     "mode": _text,
     "include_raw": _flag,

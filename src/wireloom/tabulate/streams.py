@@ -18,11 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wireloom.captures import NO_TIME, Counts, Dropped, Gap, Stream, StreamData
-from wireloom.columnar.framing import FrameBatch, FrameScanner
+from wireloom.columnar.framing import CUT, FrameBatch, FrameScanner
+from wireloom.columns import key_row
 from wireloom.framing import Problem
 from wireloom.rows import shown
 from wireloom.tabulate.desk import Desk
-from wireloom.tabulate.detection import CUT, FIRST_LOOK, PREFIX
+from wireloom.tabulate.detection import PREFIX
 from wireloom.tabulate.lots import Origin, Piece
 
 __all__ = ["UNKNOWN_PIECE", "StreamReader", "error_row"]
@@ -44,17 +45,8 @@ def error_row(
     source: str, stream: str, offset: int, length: int, ts_ns: int | None, **more: Any
 ) -> dict[str, Any]:
     """A row of `errors`; a time that is none is left out."""
-    ts_ns = None if ts_ns == NO_TIME else ts_ns
-    return {
-        "source": source,
-        "stream": stream,
-        "frame_offset": offset,
-        "frame_length": length,
-        "ts_ns": ts_ns,
-        "ts": None if ts_ns is None else ts_ns // 1000,
-        "path": "",
-        **more,
-    }
+    known = None if ts_ns == NO_TIME else ts_ns
+    return key_row(source, stream, offset, length, known) | more
 
 
 class StreamReader:
@@ -68,6 +60,7 @@ class StreamReader:
         "_is_known",
         "_is_udp",
         "_later",
+        "_looked",
         "_marks",
         "_missing",
         "_rest",
@@ -92,6 +85,7 @@ class StreamReader:
         self._later: list[dict[str, Any]] | None = None  # rows that belong behind what waits
         self._tail: Problem | None = None  # the end of the last datagram, which a hole may have cut
         self._captured = self._missing = 0
+        self._looked = 0  # bytes that were looked at and told no format
         format = desk.detector.by_port(stream.src_port, stream.dst_port)
         self._is_known = format is not None
         self.origin.format = format
@@ -118,9 +112,10 @@ class StreamReader:
         self._hold(event)
         size = len(self._rest)
         # The decision depends on the first bytes only, however many came at once.
-        is_decided = before < FIRST_LOOK <= size and self._decide(FIRST_LOOK)
-        if is_decided or (size >= PREFIX and self._decide(PREFIX)):
-            self._release()
+        for look in self._desk.looks:
+            if before < look <= size and self._decide(look):
+                self._release()
+                return
 
     def decide(self) -> None:
         """Do not wait for more bytes to tell the format."""
@@ -157,13 +152,13 @@ class StreamReader:
         self.decide()
         self._finish(event.offset)
         self._behind = event.offset + event.length
-        if self.origin.format is None:
+        if self.origin.format is None and self._looked < PREFIX:
             self._is_known = False  # what is behind the hole may tell more
 
     def dropped(self, event: Dropped) -> None:
         """Bytes that are no part of the stream."""
         self._captured += len(event.data)
-        self.origin.tally.quarantined += len(event.data)
+        self.origin.account.quarantined += len(event.data)
         row = self._row(
             event.offset,
             event.data,
@@ -198,8 +193,14 @@ class StreamReader:
     def _decide(self, size: int | None) -> bool:
         """Look at the first bytes; whether the format is then known, or known to be unknown."""
         is_last = size is None or size >= PREFIX
-        format = self._desk.detector.by_bytes(bytes(self._rest[:size]), is_all=is_last)
+        data, starts = bytes(self._rest[:size]), None
+        if self._is_udp:
+            last = self._at + len(data)
+            starts = [place - self._at for place in self._marks if self._at <= place < last]
+        format = self._desk.detector.by_bytes(data, is_all=is_last, starts=starts)
         self._is_known = is_last or format is not None
+        if is_last:
+            self._looked += len(data)
         self.origin.format = format
         return self._is_known
 
@@ -295,17 +296,18 @@ class StreamReader:
             hole: where a hole begins behind them.
         """
         origin = self.origin
-        tally = origin.tally
+        account = origin.account
         rows = []
         for other in batch.others:
             if isinstance(other, Problem):
                 rows.append(self._problem(other, hole))
             else:
-                tally.decoded += len(other.data)
+                account.decoded += len(other.data)
+                account.texts += 1
         count = batch.count
         size = _total(batch.lengths)
-        tally.frames += count
-        tally.decoded += size
+        account.frames += count
+        account.decoded += size
         put = self._desk.put
         times = self._times_of(batch)
         if times is None:
@@ -316,6 +318,7 @@ class StreamReader:
             return
         for first, last, is_timed in _runs(times):
             part = batch.part(first, last)
+            part.others = batch.others_in(first, last)
             known = times[first:last] if is_timed else None
             put(Piece(origin, part, known, rows, _total(part.lengths)))
             rows = []
@@ -329,16 +332,16 @@ class StreamReader:
 
     def _problem(self, problem: Problem, hole: int | None) -> dict[str, Any]:
         """The row of bytes that are no frame."""
-        offset, size, tally = problem.offset, len(problem.data), self.origin.tally
+        offset, size, account = problem.offset, len(problem.data), self.origin.account
         is_tail = offset == self._behind
         is_head = hole is not None and offset + size == hole and problem.code in CUT
         why: dict[str, Any]
         if is_tail or is_head:
-            tally.gap += size
+            account.gap += size
             why = {"layer": "stream", "code": "gap", "reason": _CUT_BY_HOLE, "field": ""}
             why["at"] = offset if is_tail else hole
         else:
-            tally.quarantined += size
+            account.quarantined += size
             why = {"layer": "frame", "code": problem.code, "reason": problem.reason}
             why |= {"field": problem.path, "at": problem.at}
         return self._row(offset, problem.data, self._time_at(offset), **why)
@@ -361,7 +364,7 @@ class StreamReader:
             place = offset + at
             why = {"layer": "stream", "code": "unknown_format", "reason": _UNKNOWN}
             rows.append(self._row(place, raw, self._time_at(place), at=place, field="", **why))
-            self.origin.tally.quarantined += len(raw)
+            self.origin.account.quarantined += len(raw)
             at += len(raw)
         self._rest, self._at = data[at:], offset + at
         if rows:

@@ -6,41 +6,28 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import local
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
-from wireloom.captures import (
-    NO_TIME,
-    Counts,
-    Damage,
-    Dropped,
-    Event,
-    Gap,
-    Stream,
-    StreamData,
-    StreamEnd,
-)
-from wireloom.columnar.arrays import from_rows
+from wireloom.arrow.arrays import from_rows
+from wireloom.captures import Damage, Event, StreamData, StreamEnd
 from wireloom.errors import DecodeError
 from wireloom.kernel import load
-from wireloom.rows import shown
 from wireloom.tabulate.accounting import Totals, balanced
 from wireloom.tabulate.collecting import Collector
-from wireloom.tabulate.connections import Connections
+from wireloom.tabulate.connections import Connections, told_formats
 from wireloom.tabulate.decoding import Decoded, LotDecoder
 from wireloom.tabulate.desk import Desk
-from wireloom.tabulate.lots import Lot, Origin, Piece
+from wireloom.tabulate.lots import Lot
 from wireloom.tabulate.settings import Settings
-from wireloom.tabulate.streams import StreamReader, error_row
+from wireloom.tabulate.streams import StreamReader
+from wireloom.tabulate.streamtable import StreamTable
 
 __all__ = ["Batches", "Tabulator"]
 
 Batches = Iterator[tuple[str, pa.RecordBatch]]
 """Pairs of a table's name and a record batch of it."""
-
-MAX_UNDECIDED: Final = 64 << 20
-"""Bytes of streams whose format is not known yet; above that it is decided with what there is."""
 
 
 class Tabulator:
@@ -50,13 +37,21 @@ class Tabulator:
     to their ends. With workers, batches come later, but the same ones in the same order.
     """
 
-    def __init__(self, settings: Settings, *, workers: int = 1, kernel: Any = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        workers: int = 1,
+        kernel: Any = None,
+        totals: Totals | None = None,
+    ) -> None:
         """A tabulator.
 
         Args:
             settings: what is wanted.
             workers: threads that decode; 1: none besides the caller's.
             kernel: which kernel to use; None: the compiled one if there is one.
+            totals: where to count; its own when left out.
 
         Raises:
             OptionError: the settings cannot be used.
@@ -66,19 +61,16 @@ class Tabulator:
         self._kernel = load() if kernel is None else kernel
         self._decoder = LotDecoder(settings, kernel=self._kernel)
         self._connections: Connections | None = None
-        if settings.model is not None and "blaze" in (settings.formats or ("blaze",)):
+        if told_formats(settings):
             self._connections = Connections(settings, self._kernel)
         self._bytes: object = None  # what the data of the last events lies in
-        self._settled = 0  # pieces of the lot whose bodies' classes are known
+        self._settled = 0  # pieces of the lot of which it is known what their bodies are
         self._touched: dict[int, StreamReader] = {}
-        self._desk = Desk(settings, self._kernel, self._put)
-        self._streams: dict[int, StreamReader] = {}
-        self._undecided = 0
-        self._lot = Lot()
+        self._streams = StreamTable(lambda put: Desk(settings, self._kernel, put))
         self._collector = Collector(settings)
         self._pool = _Pool(settings, self._kernel, workers) if workers > 1 else None
         self._waiting: deque[tuple[Lot, Future[Decoded] | Decoded]] = deque()
-        self.totals = Totals()
+        self.totals = Totals() if totals is None else totals
         """What became of all bytes so far."""
 
     # --- events
@@ -91,31 +83,16 @@ class Tabulator:
         """
         if self._connections is not None and isinstance(event, (StreamData, Damage)):
             yield from self._next(event)
-        if isinstance(event, StreamData):
-            reader = self._reader(event.stream)
-            before = reader.undecided
-            reader.data(event)
-            self._undecided += reader.undecided - before
-            if self._undecided > MAX_UNDECIDED:
-                self._decide_all()
-        elif isinstance(event, StreamEnd):
-            reader = self._reader(event.stream)
-            self._undecided -= reader.undecided
-            reader.end()
-            del self._streams[event.stream.number]
-            if self._connections is not None:
-                self._connections.leave(event.stream)
-            self._end(reader.origin, event.counts)
-        elif isinstance(event, Gap):
-            reader = self._reader(event.stream)
-            self._undecided -= reader.undecided
-            reader.gap(event)
-            self._gap(event, reader.origin)
-        elif isinstance(event, Dropped):
-            self._reader(event.stream).dropped(event)
-        else:
-            self._damage(event)
-        if self._connections is None and self._lot.is_full(self._settings.batch_rows):
+        if isinstance(event, Damage):
+            self.totals.damaged += event.length
+        elif self._connections is not None:
+            origin = self._streams.reader(event.stream).origin
+            if origin.direction is None:
+                origin.direction = self._connections.join(event.stream)
+        self._streams.feed(event)
+        if self._connections is not None and isinstance(event, StreamEnd):
+            self._connections.leave(event.stream)
+        if self._connections is None and self._streams.lot.is_full(self._settings.batch_rows):
             yield from self._decode()
         elif self._waiting and self._pool is not None:
             yield from self._finished(self._pool.most)
@@ -129,8 +106,7 @@ class Tabulator:
         Raises:
             DecodeError: something cannot be read, in the mode ``failfast``.
         """
-        for reader in self._streams.values():
-            reader.look()
+        self._streams.look()
         yield from self._decode()
         yield from self._finished(0)
         yield from self._counted(self._collector.flush())
@@ -143,15 +119,13 @@ class Tabulator:
         held behind a hole, are not among them.
         """
         found = dict.fromkeys(("streams", "decoded", "quarantined", "gap", "waiting", "frames"), 0)
-        for reader in self._streams.values():
-            tally = reader.origin.tally
-            told = tally.decoded + tally.quarantined + tally.gap
+        for reader in self._streams:
+            account = reader.origin.account
             found["streams"] += 1
-            found["decoded"] += tally.decoded
-            found["quarantined"] += tally.quarantined
-            found["gap"] += tally.gap
+            for name in ("decoded", "quarantined", "gap", "frames"):
+                found[name] += getattr(account, name)
+            told = account.decoded + account.quarantined + account.gap
             found["waiting"] += reader.counts.captured - told
-            found["frames"] += tally.frames
         return found
 
     def close(self) -> Batches:
@@ -161,10 +135,7 @@ class Tabulator:
             DecodeError: something cannot be read, in the mode ``failfast``.
         """
         try:
-            for reader in self._streams.values():
-                reader.end()
-                self._end(reader.origin, reader.counts)
-            self._streams.clear()
+            self._streams.close()
             yield from self._decode()
             yield from self._finished(0)
             yield from self._counted(self._collector.flush())
@@ -181,21 +152,6 @@ class Tabulator:
         if self._pool is not None:
             self._pool.close()
 
-    # --- streams
-
-    def _reader(self, stream: Stream) -> StreamReader:
-        reader = self._streams.get(stream.number)
-        if reader is None:
-            reader = self._streams[stream.number] = StreamReader(stream, self._desk)
-            if self._connections is not None:
-                reader.origin.direction = self._connections.join(stream)
-        return reader
-
-    def _decide_all(self) -> None:
-        for reader in self._streams.values():
-            reader.decide()
-        self._undecided = 0
-
     # --- Blaze bodies
 
     def _next(self, event: StreamData | Damage) -> Batches:
@@ -209,69 +165,37 @@ class Tabulator:
         if buffer is not self._bytes or buffer is None:
             self._bytes = buffer
             self._settle()
-            if self._lot.is_full(self._settings.batch_rows):
+            if self._streams.lot.is_full(self._settings.batch_rows):
                 yield from self._decode()
         if isinstance(event, StreamData):
-            self._touched[event.stream.number] = self._reader(event.stream)
+            self._touched[event.stream.number] = self._streams.reader(event.stream)
 
     def _settle(self) -> None:
-        """Find the classes of the bodies that have come."""
+        """Find out what the bodies are that have come."""
         if self._connections is None:
             return
+        formats = self._connections.formats
         pieces = [
             piece
-            for piece in self._lot.pieces[self._settled :]
-            if piece.batch is not None and piece.batch.count and piece.batch.format == "blaze"
+            for piece in self._streams.lot.pieces[self._settled :]
+            if piece.batch is not None and piece.batch.count and piece.batch.format in formats
         ]
-        waiting = [each for reader in self._touched.values() for each in reader.glance("blaze")]
+        waiting = [
+            each
+            for reader in self._touched.values()
+            for format in formats
+            for each in reader.glance(format)
+        ]
         self._touched.clear()
         self._connections.settle(pieces, waiting)
-        self._settled = len(self._lot.pieces)
+        self._settled = len(self._streams.lot.pieces)
 
     # --- rows
-
-    def _put(self, piece: Piece) -> None:
-        self._lot.add(piece)
-
-    def _end(self, origin: Origin, counts: Counts) -> None:
-        self._lot.ended.append((origin, counts))
-        self._lot.frames += 1
-
-    def _gap(self, event: Gap, origin: Origin) -> None:
-        self._lot.frames += 1
-        self._lot.gaps.append(
-            {
-                "source": origin.source,
-                "stream": origin.name,
-                "offset": event.offset,
-                "length": event.length,
-                "ts_before_ns": _known(event.ts_before_ns),
-                "ts_after_ns": _known(event.ts_after_ns),
-            }
-        )
-
-    def _damage(self, event: Damage) -> None:
-        self.totals.damaged += event.length
-        row = error_row(
-            shown(event.source),
-            "",
-            event.offset,
-            min(event.length, (1 << 31) - 1),
-            event.ts_ns,
-            layer="capture",
-            format=None,
-            code=event.code,
-            reason=event.reason,
-            at=event.offset,
-            field=event.layer,
-            raw=event.data,
-        )
-        self._lot.add(Piece(Origin(row["source"], ""), None, None, [row], 0))
 
     def _decode(self) -> Batches:
         """Have the lot decoded, by a worker if there are some."""
         self._settle()
-        lot, self._lot = self._lot, Lot()
+        lot = self._streams.take()
         self._settled = 0
         if not lot.frames:
             return
@@ -292,7 +216,7 @@ class Tabulator:
                 made = made.result()
             self._waiting.popleft()
             for origin, frames, size in made.refused:
-                origin.tally.refuse(frames, size)
+                origin.account.refuse(frames, size)
             batches = made.batches
             batches.reverse()
             while batches:  # those that were given out are not kept
@@ -302,13 +226,14 @@ class Tabulator:
     def _small(self, lot: Lot, errors: list[dict[str, Any]]) -> Batches:
         """Errors, holes, and the accounts of streams that have ended."""
         settings = self._settings
-        self.totals.errors += len(errors)
+        for row in errors:
+            self.totals.fail(row)
         if errors and settings.mode == "failfast":
             raise _failure(errors[0])
         accounts = []
         for origin, counts in lot.ended:
-            row = balanced(origin.source, origin.name, origin.format, origin.tally, counts)
-            self.totals.add(row)
+            row = balanced(origin.source, origin.name, origin.format, origin.account, counts)
+            self.totals.end(row, origin.account.texts)
             accounts.append(row)
         if settings.mode == "permissive":
             yield from self._emit("errors", errors)
@@ -349,10 +274,6 @@ class _Pool:
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
-
-
-def _known(ts_ns: int) -> int | None:
-    return None if ts_ns == NO_TIME else ts_ns
 
 
 def _failure(row: dict[str, Any]) -> DecodeError:

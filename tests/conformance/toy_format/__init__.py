@@ -15,7 +15,7 @@ from wireloom.errors import (
 )
 from wireloom.format import Format, TypeInfo
 from wireloom.framing import Framer, Scanner
-from wireloom.layout import Bits, Packet, Rest, Word, describe, packet
+from wireloom.layout import Bits, Blob, Packet, Rest, When, Word, describe, optional, packet
 from wireloom.messages import Json, Message
 from wireloom.outline import Node
 from wireloom.wire import Limits
@@ -69,7 +69,43 @@ class Move(ToyPacket):
     speed: int = 0
 
 
-PACKETS: dict[int, type[ToyPacket]] = {cls.code: cls for cls in (Say, Move)}
+@packet(
+    code=3,
+    name="HOP",
+    parts=(
+        *HEADER,
+        Word("flags", size=1, doc="1: a stamp follows; 2: it is a long one"),
+        Blob("stamp", 4, when=When("flags", 1), doc="when"),
+        optional(Word("since", order="little", doc="from"), Word("until", order="little")),
+        Word("size", size=2, order="little", derived="len load"),
+        Blob("load", "size", doc="what is carried"),
+        Rest("tail", doc="whatever is left"),
+    ),
+)
+class Hop(ToyPacket):
+    """Hops, with conditional parts; which form it has is told by a flag, not by its header."""
+
+    flags: int
+    stamp: bytes | None = None
+    since: int | None = None
+    until: int | None = None
+    load: bytes = b""
+    tail: bytes = b""
+
+    def flaw(self) -> tuple[str, str] | None:
+        is_long = self.since is not None
+        return None if bool(self.flags & 2) == is_long else ("flags", "says another form")
+
+
+PACKETS: dict[int, type[ToyPacket]] = {cls.code: cls for cls in (Say, Move, Hop)}
+
+
+def read_packet(data: bytes | bytearray, pos: int, end: int, strict: bool) -> Packet:
+    codec = PACKETS[data[pos + 2]].codec
+    flags = pos + HEADER_LEN
+    is_long = codec.has_long_form and flags < end and data[flags] & 2
+    words = (max if is_long else min)(codec.forms)
+    return codec.decode(data, pos, end, strict, words)  # type: ignore[arg-type]
 
 
 class Rules:
@@ -86,8 +122,8 @@ class Rules:
         return size
 
     def check(self, data: bytes | bytearray, pos: int, end: int, steps: int | None) -> bool:
-        PACKETS[data[pos + 2]].codec.decode(data, pos, end)  # type: ignore[arg-type]
-        return data[pos + 2] != Say.code  # any bytes can be said: that proves nothing
+        read_packet(data, pos, end, False)
+        return data[pos + 2] == Move.code  # any bytes can be said: that proves nothing
 
     def find(self, data: bytes | bytearray, pos: int, end: int) -> int:
         found = data.find(MAGIC, pos, end)
@@ -111,7 +147,7 @@ class Toy(Format):
             raise TruncatedError(needed=size, available=len(data))
         if strict and size < len(data):
             raise InvalidFieldError("bytes after the packet", offset=size, code="trailing")
-        return PACKETS[data[2]].codec.decode(data, 0, size, strict)
+        return read_packet(data, 0, size, strict)
 
     def framer(self, *, limits: Limits, strict: bool, offset: int = 0, **options: Any) -> Framer:
         return Scanner(self.name, Rules(), limits, offset)
@@ -128,7 +164,8 @@ class Toy(Format):
     def outline(self, data: bytes, *, limits: Limits, strict: bool, **options: Any) -> Node:
         size = min(int.from_bytes(data[3:5], "big"), len(data)) if len(data) >= 5 else len(data)
         cls = PACKETS.get(data[2], Say) if len(data) > 2 else Say
-        root = cls.codec.outline(data, 0, size)
+        is_long = cls is Hop and len(data) > HEADER_LEN and data[HEADER_LEN] & 2
+        root = cls.codec.outline(data, 0, size, (max if is_long else min)(cls.codec.forms))
         try:
             self.decode(data, limits=limits, strict=strict)
         except DecodeError as error:
@@ -147,6 +184,10 @@ class Toy(Format):
             "say nothing": Say().encode(),
             "move": Move(x=300, colour=Colour.RED, speed=3).encode(),
             "move, new colour": Move(x=1, colour=7).encode(),
+            "hop": Hop(flags=0, load=b"12345678901", tail=b"0123456789").encode(),
+            "hop, stamped": Hop(flags=1, stamp=b"\0\1\2\3", load=b"ab").encode(),
+            "long hop": Hop(flags=2, since=1, until=1 << 31, load=b"ab").encode(),
+            "long hop, stamped": Hop(flags=3, stamp=b"abcd", since=4, until=5, tail=b"x").encode(),
         }
 
 

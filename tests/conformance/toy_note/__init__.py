@@ -7,12 +7,12 @@ a type, the bytes of the name in one, of the value in two, and both.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, ClassVar
 
 from wireloom.errors import DecodeError, EncodeError, FrameTooLargeError, TruncatedError
-from wireloom.format import Format, TypeInfo
+from wireloom.format import Format, Option, TypeInfo
 from wireloom.framing import Framer, Scanner
 from wireloom.messages import Json, Message
 from wireloom.outline import Node
@@ -137,6 +137,11 @@ class NoteFormat(Format):
     summary = "Made up for the tests: names and values."
     magic = MAGIC
 
+    options = (
+        Option("shout", "show names in capitals", default=False),
+        Option("skip", "names of fields to leave out", type="list"),
+    )
+
     def decode(self, data: bytes, *, limits: Limits, strict: bool, **options: Any) -> Message:
         size = Rules().measure(data, 0, len(data))
         if size > limits.max_frame:
@@ -145,7 +150,11 @@ class NoteFormat(Format):
             raise TruncatedError(needed=size, available=len(data))
         if strict and size < len(data):
             raise DecodeError("bytes after the note", offset=size, code="trailing")
-        return Note(tuple(item for _, _, item in read_fields(data, HEADER_LEN, size)))
+        fields = [item for _, _, item in read_fields(data, HEADER_LEN, size)]
+        kept = [item for item in fields if item.name not in options.get("skip", ())]
+        if options.get("shout"):
+            kept = [replace(item, name=item.name.upper()) for item in kept]
+        return Note(tuple(kept))
 
     def framer(self, *, limits: Limits, strict: bool, offset: int = 0, **options: Any) -> Framer:
         return Scanner(self.name, Rules(), limits, offset)

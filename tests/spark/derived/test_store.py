@@ -57,7 +57,7 @@ def base(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
     spoken = ["blaze", "nais", "nrep", "tibmsg"]
     faults = Faults(loss=0.01, reorder=0.02)
     generate(folder / "day.pcapng", spoken, messages=1200, seed=5, symbols=6, faults=faults)
-    run_pipeline(folder / "day.pcapng", folder / "lake", Settings(model=str(model)))
+    run_pipeline(folder / "day.pcapng", folder / "lake", Settings(options={"model": str(model)}))
     return folder / "lake"
 
 

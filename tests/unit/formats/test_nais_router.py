@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from wireloom.errors import OptionError, StateError
 from wireloom.formats import nais
-from wireloom.formats.nais import NaisPacket, StreamDecoder
+from wireloom.formats.nais import LineRules, NaisPacket, StreamDecoder
 from wireloom.formats.nais.lines import Direction, LineOptions, board_line, mqtt_board_payload
 from wireloom.formats.nais.packets import read_packet
 from wireloom.formats.nais.router import UNDELIVERABLE, Router
@@ -598,3 +598,123 @@ class Interleavings(RuleBasedStateMachine):
 
 Interleavings.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestInterleavings = Interleavings.TestCase
+
+
+PIECES = st.sampled_from(
+    [
+        NaisPacket(type=10, payload=b"\x08\x01").encode(),
+        NaisPacket(type=80, payload=b"\x1e\x17\x1e").encode(),
+        NaisPacket(type=11, dline=3).encode(),
+        NaisPacket(type=12, dline=200).encode(),
+        NaisPacket(type=0).encode(),
+        NaisPacket(type=10, payload=bytes(127)).encode(),
+        NaisPacket(type=10, payload=bytes(128)).encode(),
+        NaisPacket(type=10, payload=bytes(60)).encode(),
+        bytes.fromhex("1e0a00000082000801 17"),  # LEN is longer than needed
+        b"text\n",
+        b"text without end",
+        b"\x1e",
+        b"\x1e\x0a\x00\x00\x00\x03\x01",
+        b"\x1e\x0a\x00\x00\x00\xff\xff\xff\xff",
+    ]
+)
+
+
+@given(st.lists(PIECES, max_size=12), st.lists(st.integers(1, 40), max_size=12), st.booleans())
+def test_many_frames_at_once_are_routed_as_one_by_one(
+    pieces: list[bytes], cuts: list[int], has_session: bool
+) -> None:
+    options = LineOptions(max_queue_records=5, max_stored=4)
+    found = []
+    # A TYPE that never passes is blocked: that changes nothing but the way taken.
+    for direction in (Direction(), Direction(blocked=frozenset({0}))):
+        router = Router()
+        router.add_line("a", LineOptions(rules=LineRules(max_payload=1000)))
+        router.add_line("b", options)
+        router.add_line("c", LineOptions(max_send_payload=50))
+        router.add_route("a", "b", direction)
+        router.add_route("a", "c", direction)
+        sender = router.connect("a", 0)
+        others = [router.connect("b", 0), router.connect("b", 0)] if has_session else []
+        dropped, data = [], b"".join(pieces)
+        for cut in cuts:
+            dropped += router.receive(sender, data[:cut], 1)
+            data = data[cut:]
+        dropped += router.receive(sender, data, 2)
+        others += [] if has_session else [router.connect("b", 2)]
+        others.append(router.connect("c", 3))
+        dropped += router.disconnect(sender, 3)
+        sent = [router.data_to_send(session, 3) for session in others]
+        counters = [router.line_counters(name).to_dict() for name in "abc"]
+        found.append((sent, counters, dropped))
+    assert found[0] == found[1]
+
+
+def test_a_line_is_taken_away_with_its_routes() -> None:
+    router = Router()
+    for name in ("a", "b", "c"):
+        router.add_line(name)
+    router.add_route("a", "b")
+    router.add_route("a", "c")
+    a, c = router.connect("a", 0), router.connect("c", 0)
+    router.receive(a, frame(), 0)
+    with pytest.raises(StateError, match="sessions"):
+        router.remove_line("c")
+    router.remove_line("b")
+    assert router.lines == ("a", "c")
+    assert router.counters.lost_on_close == 1
+    router.receive(a, frame(), 0)
+    assert len(router.messages_to_send(c, 0)) == 2
+    router.clear_routes()
+    router.receive(a, frame(), 0)
+    assert router.counters.unrouted == 1
+
+
+def test_a_line_refuses_more_sessions_and_ids_than_it_may_have() -> None:
+    router = Router(hold_s=30)
+    router.add_line("a", LineOptions(max_sessions=2, max_ids=3))
+    router.add_line("b")
+    first, _ = router.connect("a", 0), router.connect("a", 0)
+    with pytest.raises(StateError, match="2 sessions"):
+        router.connect("a", 0)
+    router.disconnect(first, 1)
+    router.disconnect(router.connect("a", 2), 3)
+    with pytest.raises(StateError, match="2 ids of it are held"):
+        router.connect("a", 4)
+    assert router.connect("b", 4)
+    assert router.connect("a", 31)
+    assert router.line_counters("a").refused == 2
+
+
+def test_what_a_line_makes_of_records_comes_first_and_last() -> None:
+    router = Router()
+    made = NaisPacket(type=80, dline=2).encode()
+    router.add_line("a", LineOptions(incoming=lambda record: made))
+    router.add_line("b", LineOptions(outgoing=lambda record: b"<%d>" % record.data[2]))
+    router.add_route("a", "b")
+    a, b = router.connect("a", 0), router.connect("b", 0)
+    other = router.connect("b", 0)
+    router.receive(a, b"any\n", 0)
+    assert (router.data_to_send(b, 0), router.data_to_send(other, 0)) == (b"<1>", b"")
+
+
+def test_a_broadcast_line_gives_every_session_what_is_for_one() -> None:
+    router = Router()
+    router.add_line("a")
+    router.add_line("b", LineOptions(is_broadcast=True))
+    router.add_route("a", "b")
+    a, b, c = router.connect("a", 0), router.connect("b", 0), router.connect("b", 0)
+    router.receive(a, NaisPacket(type=80, dline=b).encode(), 0)
+    assert router.data_to_send(b, 0) == router.data_to_send(c, 0) != b""
+
+
+def test_a_busy_shell_does_not_make_a_line_idle() -> None:
+    router = Router()
+    router.add_line("a", LineOptions(idle_s=1))
+    router.add_line("b")
+    router.add_route("a", "b")
+    a, b = router.connect("a", 0), router.connect("b", 0)
+    data = frame()
+    router.receive(a, data[:4], 0)
+    router.receive(a, data[4:], 5, checks_idle=False)
+    assert router.data_to_send(b, 5)

@@ -389,7 +389,7 @@ def test_bytes_behind_a_packet_are_an_error_only_for_a_strict_reader_of_a_stream
         {"max_content": 1e6},
         {"max_content": None},
         {"transport": "sctp"},
-        {"extensions": "yes"},
+        {"extensions": "maybe"},
         {"dialect": 1},
     ],
 )

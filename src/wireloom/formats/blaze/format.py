@@ -127,6 +127,8 @@ def _subscriptions(given: object) -> Mapping[int, Any] | None:
         return given
     if isinstance(given, str):
         return _subscriptions_in(given)
+    if isinstance(given, tuple):
+        return _subscriptions_in(",".join(given))
     raise OptionError(f"subscriptions must be a mapping or a text, not {given!r}")
 
 
@@ -255,28 +257,27 @@ class Blaze(Format):
         "bodies that leave zeros or unchanged fields out."
     )
     options = (
-        Option("model", "classes of the bodies: a Model, or the path of a .blz file"),
+        Option("model", "classes of the bodies: a .blz file, or a Model", type="file"),
         Option("dialect", "whose numbering is spoken", tuple(DIALECTS), DOCUMENT),
         Option(
             "subscriptions",
-            "class and encoding of events by SBSRID: a mapping, or a text such as "
-            "3=TRUCK,4=POINT/INDEXDELTA",
+            "class and encoding of events by SBSRID, such as 3=TRUCK,4=POINT/INDEXDELTA",
+            type="list",
         ),
     )
 
-    def check_options(self, given: Mapping[str, Any]) -> tuple[Limits, bool, dict[str, Any]]:
-        """Sort options into limits, `strict` and the format's own; a model file is read here.
+    def load_options(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The options with the model that they name.
 
         Raises:
-            OptionError: one is unknown, or has a bad value.
+            OptionError: one has a bad value.
             SourceError: the model file is wrong.
         """
-        limits, strict, own = super().check_options(given)
-        if "model" in own:
-            own["model"] = _load(own["model"])
-        if "subscriptions" in own:
-            own["subscriptions"] = _subscriptions(own["subscriptions"])
-        return limits, strict, own
+        if "model" in given:
+            given["model"] = _load(given["model"])
+        if "subscriptions" in given:
+            given["subscriptions"] = _subscriptions(given["subscriptions"])
+        return given
 
     def decode(
         self, data: bytes, *, limits: Limits = DEFAULT_LIMITS, strict: bool = False, **options: Any
@@ -320,7 +321,8 @@ class Blaze(Format):
     def detect(self, data: bytes) -> int:
         """How sure it is that `data` starts with a Blaze packet.
 
-        95: legal packets up to the very end, or very many. 90: several, and the last one is cut.
+        95: legal packets up to the very end, or very many. 90: several, and the last one is cut, or
+        one whose lengths agree.
         60: at least the first header is legal. Only version 1 without unused bits is taken.
         Less than the first word says nothing.
         """
@@ -333,7 +335,8 @@ class Blaze(Format):
             if size is None:
                 return 60 if count else 0
             if size > len(data) - pos:
-                return 90 if count > 1 and is_exact else 60
+                is_proven = is_exact and (count > 1 or _agrees(data, pos, size))
+                return 90 if is_proven else 60
             is_exact = is_exact and _is_proven(data, pos, size)
             pos += size
             count += 1
@@ -440,6 +443,15 @@ def _is_proven(data: bytes, pos: int, size: int) -> bool:
     """Whether the packet has no body, or one that is as long as it says."""
     header_len = form_at(data, pos, pos + size).header_len
     return size == header_len or RULES.check(data, pos, pos + size, None)
+
+
+def _agrees(data: bytes, pos: int, size: int) -> bool:
+    """Whether a packet that the end cuts off has a body that is as long as the header says."""
+    if len(data) - pos < _WORD_LEN:
+        return False
+    at = pos + form_at(data, pos, len(data)).header_len
+    body = data[at : at + _WORD_LEN]
+    return len(body) == _WORD_LEN and at + _WORD_LEN + int.from_bytes(body, "little") == pos + size
 
 
 FORMAT = Blaze()

@@ -114,6 +114,29 @@ def measure(data: bytes | bytearray, pos: int, end: int) -> int:
     return size
 
 
+def frame_end(data: bytes, pos: int, max_frame: int) -> int:
+    """Where the packet at `pos` ends; 0 when it is not complete, not legal or too large.
+
+    `measure` tells which, and costs more.
+    """
+    end = len(data)
+    if end - pos < WORD_LEN:
+        return 0
+    head = data[pos] << 8 | data[pos + 1]
+    form = FORMS.get(head & _KEY)
+    if form is None or not head >> _VERSION_SHIFT:
+        return 0
+    size = form.header_len
+    if form.pktlen_at:
+        at = pos + form.pktlen_at
+        # Bytes that are not there make it smaller than the header.
+        size = int.from_bytes(data[at : at + WORD_LEN], "big")
+        if size < form.header_len:
+            return 0
+    stop = pos + size
+    return stop if stop <= end and size <= max_frame else 0
+
+
 def header_fields(data: Buffer) -> dict[str, int]:
     """The numbers in the header of a packet, legal or not, by field name.
 

@@ -65,6 +65,9 @@ _SAMPLES: Mapping[str, tuple[int, Mapping[str, object]]] = {
 }
 
 
+_SCHEMAS = frozenset({"proto", "bind", "include", "types"})
+
+
 class Nais(Format):
     """The NAIS packet format."""
 
@@ -78,6 +81,18 @@ class Nais(Format):
         " lines that also carry plain text."
     )
     options = OPTIONS
+
+    def load_options(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The options with the schemas that they name.
+
+        Raises:
+            OptionError: one has a bad value, or a message to bind does not exist.
+            SourceError: a schema file is wrong.
+        """
+        if given.keys().isdisjoint(_SCHEMAS):
+            return given
+        others = {name: value for name, value in given.items() if name not in _SCHEMAS}
+        return {**others, "types": types_from(given)}
 
     def decode(self, data: bytes, *, limits: Limits, strict: bool, **options: Any) -> NaisPacket:
         """The packet at the start of `data`; bytes after it are ignored unless `strict`.

@@ -73,6 +73,10 @@ class NaisColumns(Columns):
         at = len(data) if kind == naisscan.CUT_LINE or size is None else pos + size - 1
         return DecodeError(_REASONS[code], offset=at, path=path, code=code)
 
+    def is_line(self, kind: int) -> bool | None:
+        """Text, or a whole line of it."""
+        return {naisscan.TEXT: False, naisscan.TEXT_LINE: True}.get(kind)
+
     def shapes(
         self, packets: Sequence[type[Packet]], limits: Limits, strict: bool, options: Any
     ) -> tuple[list[Shape], Enums]:

@@ -10,6 +10,7 @@ from typing import Generic, Literal, TypeVar
 from wireloom.errors import OptionError
 from wireloom.formats.nais.rules import DEFAULT_RULES, MAX_PAYLOAD, LineRules
 from wireloom.formats.nais.schema import FIRST_CUSTOM, NaisType
+from wireloom.formats.nais.sessionids import MAX_SESSIONS
 from wireloom.formats.nais.stream import IDLE_SERIAL_MS, IDLE_TCP_MS, MAX_TEXT
 from wireloom.framing import Frame, Text
 from wireloom.sessions import CLOCK_SLACK
@@ -40,6 +41,9 @@ MAX_AGE_S = 30.0
 MAX_VIRTUAL = 64
 """Peers behind one trunk connection: a quarter of all ids, so that two trunks leave room."""
 
+BOARD_RULES = LineRules(max_payload=4096)
+"""What may come from a board: known firmware sends 248 bytes at most. On a line that is never idle,
+garbage that says a megabyte follows would hold up all that does follow."""
 SERIAL_BOARD_PAYLOAD = 127
 TCP_BOARD_PAYLOAD = 248
 _MQTT_BUFFER = 256
@@ -65,6 +69,11 @@ class Direction:
     is_open: bool = True
     """Whether anything does."""
     transform: Transform | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether everything passes."""
+        return self.types is None and not self.blocked and self.has_text and self.is_open
 
     def passes(self, type: int | None) -> bool:
         """Whether a frame of this TYPE passes; None asks for text."""
@@ -102,15 +111,26 @@ class LineOptions:
     """Records that waited longer are dropped, in both queues."""
     keeps_when_empty: bool = False
     """Whether records wait as well when the line had a session before."""
+    max_sessions: int = MAX_SESSIONS
+    """Connections at the same time; more are refused."""
+    max_ids: int = MAX_SESSIONS
+    """Ids in use or at rest (SPEC §6.2); a connection beyond is refused."""
     max_virtual: int = MAX_VIRTUAL
     """Ids for the peers behind one trunk connection; the one that was silent longest goes first."""
     validates: bool = False
     """Whether frames that come in must hold the message that their TYPE asks for."""
     notify_undeliverable: Literal["", "text", "ack"] = ""
     """How a sender on this line hears that its addressee does not exist (SPEC, E12)."""
+    is_broadcast: bool = False
+    """Whether every session gets what is for one of them: old pages count on it (SPEC, E13)."""
+    incoming: Transform | None = None
+    """Makes the record of what came in, before anything else looks at it: JSON → frame."""
+    outgoing: Transform | None = None
+    """Makes what goes out of the record, after everything else: frame → JSON."""
 
     def __post_init__(self) -> None:
         least = {"max_text": 1, "max_queue_records": 1, "max_queue_bytes": 1, "max_virtual": 1}
+        least |= {"max_sessions": 1, "max_ids": 1}
         for name in (*least, "max_stored", "min_send_payload", "max_send_payload"):
             if getattr(self, name) < least.get(name, 0):
                 raise OptionError(
@@ -134,15 +154,19 @@ def board_line(kind: Literal["serial", "tcp", "mqtt"], topic: str = "") -> LineO
     """
     if kind == "serial":
         return LineOptions(
+            rules=BOARD_RULES,
             idle_s=IDLE_SERIAL_MS / 1000,
             send_types=BOARD_TYPES,
             min_send_payload=1,
             max_send_payload=SERIAL_BOARD_PAYLOAD,
         )
     if kind == "tcp":
-        return LineOptions(send_types=BOARD_TYPES, max_send_payload=TCP_BOARD_PAYLOAD)
+        return LineOptions(
+            rules=BOARD_RULES, send_types=BOARD_TYPES, max_send_payload=TCP_BOARD_PAYLOAD
+        )
     if kind == "mqtt":
         return LineOptions(
+            rules=BOARD_RULES,
             is_message_line=True,
             send_types=BOARD_TYPES,
             max_send_payload=mqtt_board_payload(topic),
@@ -187,6 +211,15 @@ class Queue(Generic[T]):
         """Add one; gives how many had to go for it, itself included if it is too large."""
         self._waiting.append((now + self._max_age_s, size, item))
         self.size += size
+        return self._shrink()
+
+    def put_all(self, items: list[tuple[float, int, T]], size: int) -> int:
+        """Add several, each with the time when it is too old and its size; `size` is their sum."""
+        self._waiting.extend(items)
+        self.size += size
+        return self._shrink()
+
+    def _shrink(self) -> int:
         dropped = 0
         while len(self._waiting) > self._max_records or self.size > self._max_bytes:
             self.size -= self._waiting.popleft()[1]
@@ -203,7 +236,7 @@ class Queue(Generic[T]):
 
     def take(self, most: int | None = None) -> list[T]:
         """The oldest ones, out of the queue: all, or as many as fit `most` bytes, at least one."""
-        if most is None:
+        if most is None or self.size <= most:
             taken = [item for _, _, item in self._waiting]
             self._waiting.clear()
             self.size = 0

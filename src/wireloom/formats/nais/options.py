@@ -18,10 +18,10 @@ from wireloom.wire import Limits
 __all__ = ["OPTIONS", "decoder_from", "load_types", "rules_from", "types_from"]
 
 OPTIONS = (
-    Option("proto", "your own messages: a .proto file or a descriptor set, or several: a,b"),
-    Option("bind", "which TYPE carries which of them: 10=LedCommand, or several: 10=A,11=B"),
-    Option("include", "directory where .proto files find their imports, or several: a,b"),
-    Option("types", "a TypeRegistry, instead of proto and bind (from Python)"),
+    Option("proto", "your own messages: .proto files or descriptor sets", type="files"),
+    Option("bind", "which TYPE carries which of them: 10=LedCommand,11=LedState", type="list"),
+    Option("include", "directories where .proto files find their imports", type="list"),
+    Option("types", "a TypeRegistry, instead of proto and bind", type="object"),
     Option("max_payload", "largest payload in bytes", default=MAX_PAYLOAD),
     Option("max_text", "bytes after which a line of text is cut", default=MAX_TEXT),
     Option("max_len_bytes", "most bytes that LEN may take", default=MAX_LEN_BYTES),

@@ -90,6 +90,15 @@ class StreamDecoder:
         """Bytes held back until more is known."""
         return len(self._buffer)
 
+    @property
+    def missing(self) -> int:
+        """Bytes without which nothing more can be said of an unfinished frame; at least one."""
+        return max(1, self._need - len(self._buffer))
+
+    def skip(self, count: int) -> None:
+        """The caller has read frames by itself, while nothing was pending: `count` bytes."""
+        self._base += count
+
     def feed(self, data: Buffer) -> list[Record]:
         """Take the next bytes; give the records they complete."""
         self._buffer += data

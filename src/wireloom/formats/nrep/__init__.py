@@ -138,20 +138,14 @@ class Nrep(Format):
         Option("max_content", "largest content in bytes", (), DEFAULT_MAX_CONTENT),
     )
 
-    def check_options(self, given: Mapping[str, Any]) -> tuple[Limits, bool, dict[str, Any]]:
-        """Sort options into limits, `strict` and the format's own.
+    def load_options(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The options as they are.
 
         Raises:
-            OptionError: one is unknown, or has a bad value.
+            OptionError: one has a bad value.
         """
-        if not given:
-            return DEFAULT_LIMITS, False, {}
-        rest = {key: value for key, value in given.items() if (key, value) != ("transport", None)}
-        limits, strict, own = super().check_options(rest)
-        if len(rest) < len(given):
-            own["transport"] = None
-        _Settings(**own)
-        return limits, strict, own
+        _Settings(**given)
+        return given
 
     def decode(
         self, data: bytes, *, limits: Limits = DEFAULT_LIMITS, strict: bool = False, **options: Any
@@ -216,8 +210,11 @@ class Nrep(Format):
             except DecodeError:
                 return 60 if count else 0
             if stop > end:
-                # Cut off: what came before counts, but half a header alone is nothing.
-                return 95 if count > 1 else 60 if count or end >= HEADER_LEN else 0
+                # Cut off: what came before counts, and lengths that agree, but half a header alone
+                # is nothing.
+                if count > 1 or rules.agrees(data, pos, end):
+                    return 95
+                return 60 if count or end >= HEADER_LEN else 0
             pos, count = stop, count + 1
         return 95 if count else 0
 

@@ -93,6 +93,15 @@ class Rules:
             raise InvalidFieldError(reason, offset=pos + 6, path="content_size", code="length")
         return False
 
+    def agrees(self, data: bytes | bytearray, pos: int, end: int) -> bool:
+        """Whether a packet that the end cuts off has the size that its first fields ask for."""
+        at = pos + HEADER_LEN
+        extent = _EXTENTS.get(data[pos + 1]) if end > at else None
+        if extent is None or end - at < extent.fixed:
+            return False
+        size: int = _SIZE.unpack_from(data, pos + 6)[0]
+        return extent.size(data, at, end) == size
+
     def _is_packet(self, data: bytes | bytearray, at: int, end: int) -> bool:
         """Whether trailing content starts with a packet whose fields fill it."""
         try:

@@ -61,20 +61,20 @@ class Qform(Format):
             "text of either, or a Dictionary. `system` knows the four SASS system fields only",
             (),
             DEFAULT,
+            "file",
         ),
     )
 
-    def check_options(self, given: Mapping[str, Any]) -> tuple[Limits, bool, dict[str, Any]]:
-        """Sort options into limits, `strict` and the format's own, with the dictionary loaded.
+    def load_options(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The options with the dictionary that they name.
 
         Raises:
-            OptionError: one is unknown, or has a bad value.
-            SourceError: the dictionary cannot be found or read.
+            OptionError: it is nothing of this kind.
+            SourceError: it cannot be found or read.
         """
-        limits, strict, own = super().check_options(given)
-        if "dictionary" in own:
-            own["dictionary"] = resolve(own["dictionary"])
-        return limits, strict, own
+        if "dictionary" in given:
+            given["dictionary"] = resolve(given["dictionary"])
+        return given
 
     def decode(
         self,

@@ -1,15 +1,18 @@
-"""TibrvMsg in columns: how each type is written, for the kernel's scanner."""
+"""TibrvMsg in columns: how each type is written, for the kernel; the rows of its fields."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from wireloom.columns import Columns, numbers
+from wireloom.columns import Columns, Row, numbers
 from wireloom.errors import DecodeError
+from wireloom.formats._tib.fieldrows import value_row
 from wireloom.formats.tibrv.content import CHECKS, check_plausible
 from wireloom.formats.tibrv.types import ARRAY_CODES, LITERAL_SIZED, FieldType
 from wireloom.kernel.frames import framecheck, framerules
+from wireloom.kernel.walk.tibrv import _TIBRV_TYPES, TIBRV
+from wireloom.messages import Message
 from wireloom.wire import Limits
 
 __all__ = ["COLUMNS", "TibrvColumns"]
@@ -39,6 +42,8 @@ class TibrvColumns(Columns):
     """How TibrvMsg becomes columns."""
 
     least_frame = 4
+    walker = TIBRV
+    has_hints = False
 
     def scan(self, kernel: Any, framer: Any, limits: Limits) -> Any:
         """How each type's size is written and what its data looks like; the readings to try."""
@@ -58,6 +63,45 @@ class TibrvColumns(Columns):
         readings = sum(1 << document for document in framer._rules._readings)
         made = (framerules.FORMAT_TIBRV, table, readings)
         return kernel.Scan(kernel.HeaderRules(*made, limits.max_frame, True))
+
+    def is_walked(self, options: Mapping[str, Any]) -> bool:
+        """Not as the document prints it: that reading is only tried by the object path."""
+        return options.get("dialect") != "document"
+
+    def type_slots(self) -> Mapping[int, str]:
+        """The types."""
+        return {_TIBRV_TYPES + code: code.name.lower() for code in FieldType}
+
+    def dialect_of(self, message: Message) -> str | None:
+        """How its one-byte sizes were read."""
+        return getattr(message, "dialect", None)
+
+    def field_row(self, item: Any) -> Row:
+        """The value, and the number in its name."""
+        row: Row = {"fid": item.fid}
+        if item.type in (FieldType.MESSAGE, FieldType.ARRAY_MSG, FieldType.XML):
+            return row
+        if item.type.name.startswith("ARRAY"):
+            return row | {"value_binary": item.data}
+        parts = item.time_parts
+        if parts is not None:
+            return row | {"value_ts_ns": parts[0] * 10**9 + parts[1] * 1000}
+        return row | value_row(item.value, item.value, None)
+
+    def nested(self, item: Any) -> list[tuple[str, Sequence[Any]]] | None:
+        """The fields of a message, or of each of an array of messages."""
+        if item.type == FieldType.ARRAY_MSG:
+            return [(f"messages[{i}]", each.fields) for i, each in enumerate(item.messages)]
+        return [("", item.fields)] if item.type == FieldType.MESSAGE else None
+
+    def payload_of(self, item: Any) -> bytes:
+        """What an opaque holds."""
+        return item.data if item.type == FieldType.OPAQUE else b""
+
+    def unpacker(self, item: Any) -> Callable[[int], str] | None:
+        """What unpacks an xml."""
+        unpack: Callable[[int], str] = item.document
+        return unpack if item.type == FieldType.XML else None
 
 
 COLUMNS = TibrvColumns()

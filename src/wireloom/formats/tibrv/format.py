@@ -96,6 +96,7 @@ class TibrvFormat(Format):
             "unwrap",
             "give the TibMsg or QForm that the first field carries, instead of the envelope",
             default=False,
+            is_for_tables=False,
         ),
     )
 

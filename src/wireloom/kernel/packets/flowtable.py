@@ -34,7 +34,8 @@ class Flows:
     """Directions between two hosts → 0, 1, 2, …; the bytes that name each are kept.
 
     Of `parts` readers of the same capture, this one is for the flows of `part`. A router is for
-    all of them: it numbers no flows, but tells the part of each.
+    all of them: it numbers no flows, but tells the part of each. Bits of `tunnels` say which UDP
+    datagrams carry packets that are read instead (`tunnels`).
     """
 
     def __init__(
@@ -44,8 +45,10 @@ class Flows:
         parts: int = 1,
         slots: int = 1024,
         is_router: bool = False,
+        tunnels: int = 0,
     ) -> None:
         self.limit = limit
+        self.tunnels = tunnels
         self.is_router = is_router
         self.part = part
         self.parts = parts

@@ -3,136 +3,45 @@
 One row a packet. The containers (`records`) fill in where a packet lies and when it came;
 `scan_packets` adds the flow, the payload and the TCP fields. A flow is one direction between two
 addresses with ports, interned like a name, so that it is a small number everywhere after this.
+What carries packets in packets is in `tunnels`.
 """
 
 from __future__ import annotations
 
 from wireloom.kernel import shim as cython
-from wireloom.kernel.packets.flowtable import KEY_SIZE, Flows, _array
-from wireloom.kernel.primitives import be16, be32, be64, copy_bytes, le32, room, u8
+from wireloom.kernel.packets.flowtable import Flows
+from wireloom.kernel.packets.packetrows import (
+    PACKET_BAD_IP,
+    PACKET_BAD_LINK,
+    PACKET_BAD_TCP,
+    PACKET_BAD_UDP,
+    PACKET_CUT,
+    PACKET_FRAGMENT,
+    PACKET_OTHER,
+    PACKET_TCP,
+    PACKET_UDP,
+    SCAN_DONE,
+    SCAN_FLOWS,
+    SCAN_FRAGMENT,
+    Packets,
+)
+from wireloom.kernel.packets.tunnels import (
+    MOST_TAGS,
+    NO_TUNNEL,
+    carried_packet,
+    datagram_packet,
+    ether_packet,
+    hdlc_packet,
+    is_ip_type,
+    netfilter_packet,
+    ppp_packet,
+    pppoe_packet,
+    wireless_packet,
+)
+from wireloom.kernel.primitives import be16, be32, copy_bytes, le16, le32, room, u8
 from wireloom.kernel.walk.names import FULL
 
-__all__ = [
-    "CHECK_BAD",
-    "CHECK_GOOD",
-    "CHECK_LEFT",
-    "PACKET_BAD_IP",
-    "PACKET_BAD_LINK",
-    "PACKET_BAD_TCP",
-    "PACKET_BAD_UDP",
-    "PACKET_CUT",
-    "PACKET_FRAGMENT",
-    "PACKET_NOT_IP",
-    "PACKET_OTHER",
-    "PACKET_TCP",
-    "PACKET_UDP",
-    "SCAN_DONE",
-    "SCAN_FLOWS",
-    "SCAN_FRAGMENT",
-    "Packets",
-    "scan_packets",
-]
-
-# What a packet turned out to be; index into `Packets.tally`.
-PACKET_TCP = cython.declare(cython.int, 1)
-PACKET_UDP = cython.declare(cython.int, 2)
-PACKET_OTHER = cython.declare(cython.int, 3)
-PACKET_NOT_IP = cython.declare(cython.int, 4)
-PACKET_FRAGMENT = cython.declare(cython.int, 5)
-PACKET_BAD_LINK = cython.declare(cython.int, 6)
-PACKET_BAD_IP = cython.declare(cython.int, 7)
-PACKET_BAD_TCP = cython.declare(cython.int, 8)
-PACKET_BAD_UDP = cython.declare(cython.int, 9)
-PACKET_CUT = cython.declare(cython.int, 10)
-"""The capture kept too little of it to see which flow it is of."""
-
-# Why `scan_packets` came back.
-SCAN_DONE = cython.declare(cython.int, 0)
-SCAN_FLOWS = cython.declare(cython.int, 1)
-"""No room for one more flow: make some, and go on with the same packet."""
-SCAN_FRAGMENT = cython.declare(cython.int, 2)
-"""The packet is a fragment: put it together, and go on with the next."""
-
-# What the checksum of a segment tells.
-CHECK_BAD = cython.declare(cython.int, 0)
-CHECK_GOOD = cython.declare(cython.int, 1)
-"""It is right, or too little was captured to tell."""
-CHECK_LEFT = cython.declare(cython.int, 2)
-"""It is wrong as a network card makes it: the segment is joined of several, or not yet summed."""
-
-_LOW32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
-_MTU = cython.declare(cython.Py_ssize_t, 1500)
-"""Bytes of an IP packet on Ethernet. A card has joined a longer one whose checksum is bad."""
-_MOST_TAGS = cython.declare(cython.int, 8)
-"""VLAN tags or IPv6 extension headers in a row; real packets have up to three."""
-
-
-@cython.final
-@cython.cclass
-class Packets:
-    """Rows of packets; offsets are those of the chunk they lie in."""
-
-    def __init__(self, rows: int) -> None:
-        self.capacity = rows
-        self.count = 0
-        self.stop = 0
-        self.skipped = 0
-        self.odd_count = 0
-        self.at = _array("q", rows)
-        self.captured = _array("i", rows)
-        self.length = _array("i", rows)
-        self.ts = _array("q", rows)
-        self.link = _array("i", rows)
-        self.status = _array("B", rows)
-        self.flow = _array("i", rows)
-        self.seq = _array("I", rows)
-        self.flags = _array("B", rows)
-        self.net_at = _array("q", rows)
-        self.host_at = _array("q", rows)
-        self.payload_at = _array("q", rows)
-        self.payload = _array("i", rows)
-        self.missing = _array("i", rows)
-        self.odd = _array("i", rows)
-        self.tally = _array("q", 16)
-        self.key = _array("B", KEY_SIZE)
-
-    def clear(self) -> None:
-        """Forget the rows, and what was noted about them."""
-        self.count = self.odd_count = self.skipped = 0
-        for index in range(16):
-            self.tally[index] = 0
-
-    def put(self, at: cython.Py_ssize_t, captured: cython.int, link: cython.int) -> None:
-        """Make one row of one whole packet without a time; `scan_packets` reads it."""
-        self.at[0] = at
-        self.captured[0] = captured
-        self.length[0] = captured
-        self.link[0] = link
-        self.ts[0] = 0
-        self.count = 1
-
-    def take(self, index: cython.Py_ssize_t, other: Packets) -> None:
-        """Let a row have the headers and the payload of `other`'s first, which lies in the store.
-
-        The row keeps its place and time. Negative offsets are those of the store of held bytes.
-        """
-        self.status[index] = other.status[0]
-        self.flow[index] = other.flow[0]
-        self.seq[index] = other.seq[0]
-        self.flags[index] = other.flags[0]
-        self.net_at[index] = ~other.net_at[0]
-        self.host_at[index] = ~other.host_at[0]
-        self.payload_at[index] = ~other.payload_at[0]
-        self.payload[index] = other.payload[0]
-        self.missing[index] = other.missing[0]
-
-    def begin(self, index, at, captured, length, ts, link):
-        """Set what a container knows of a packet."""
-        self.at[index] = at
-        self.captured[index] = cython.cast(cython.int, captured)
-        self.length[index] = cython.cast(cython.int, length)
-        self.ts[index] = ts
-        self.link[index] = link
+__all__ = ["scan_packets"]
 
 
 def scan_packets(
@@ -163,6 +72,7 @@ def scan_packets(
                 break
             rows.status[index] = state
             rows.tally[state] += 1
+            rows.sizes[state] += rows.captured[index]
             if state >= PACKET_FRAGMENT:
                 if state == PACKET_FRAGMENT:
                     rows.stop = SCAN_FRAGMENT
@@ -180,7 +90,6 @@ def link_packet(rows, flows, data, index):
     wire_end: cython.Py_ssize_t = pos + rows.length[index]
     link: cython.int = rows.link[index]
     kind: cython.uint
-    tags: cython.int = 0
     if wire_end < end:
         wire_end = end
     if link == 1:
@@ -206,6 +115,20 @@ def link_packet(rows, flows, data, index):
         else:
             kind = 0
         pos += 4
+    elif link == 9 or link == 50:
+        return ppp_packet(rows, flows, data, index, pos, end, wire_end, 0)
+    elif link == 51:
+        return pppoe_packet(rows, flows, data, index, pos, end, wire_end, 0)
+    elif link == 104:
+        return hdlc_packet(rows, flows, data, index, pos, end, wire_end, 0)
+    elif link == 105:
+        return wireless_packet(rows, flows, data, index, pos, end, wire_end)
+    elif link == 127:
+        # Radiotap: its own length says where the 802.11 frame begins.
+        pos += le16(data, pos + 2, end)
+        return wireless_packet(rows, flows, data, index, pos, end, wire_end)
+    elif link == 239:
+        return netfilter_packet(rows, flows, data, index, pos, end, wire_end)
     else:
         # The link type is none of these, or damage took it: what does the packet look like?
         kind = be16(data, pos + 12, end)
@@ -225,36 +148,10 @@ def link_packet(rows, flows, data, index):
             return PACKET_BAD_LINK
     if pos > end:
         return PACKET_CUT if pos <= wire_end else PACKET_BAD_LINK
-    while kind == 0x8100 or kind == 0x88A8 or kind == 0x9100 or kind == 0x9200:
-        tags += 1
-        if tags > _MOST_TAGS:
-            return PACKET_BAD_LINK
-        if not room(pos, end, 4):
-            return PACKET_CUT if room(pos, wire_end, 4) else PACKET_BAD_LINK
-        kind = be16(data, pos + 2, end)
-        pos += 4
-    if (
-        kind <= 1500
-        and (link == 1 or link == 113)
-        and be16(data, pos, end) == 0xAAAA
-        and be32(data, pos + 2, end) == 0x03000000
-    ):
-        # IEEE 802.3 with LLC and SNAP: the type follows.
-        kind = be16(data, pos + 6, end)
-        pos += 8
-    if kind == 0x0800:
-        return ipv4_packet(rows, flows, data, index, pos, end, wire_end)
-    if kind == 0x86DD:
-        return ipv6_packet(rows, flows, data, index, pos, end, wire_end)
-    return PACKET_NOT_IP
+    return ether_packet(rows, flows, data, index, kind, pos, end, wire_end, 0)
 
 
-def is_ip_type(kind):
-    """Whether an Ethernet type is that of IP, or of a VLAN tag."""
-    return kind == 0x0800 or kind == 0x86DD or kind == 0x8100 or kind == 0x88A8
-
-
-def ipv4_packet(rows, flows, data, index, pos, end, wire_end):
+def ipv4_packet(rows, flows, data, index, pos, end, wire_end, level):
     """The IPv4 packet at `pos`."""
     first: cython.uint = u8(data, pos, end)
     size: cython.Py_ssize_t = (first & 15) * 4
@@ -275,10 +172,12 @@ def ipv4_packet(rows, flows, data, index, pos, end, wire_end):
     rows.payload_at[index] = stop
     if be16(data, pos + 6, end) & 0x3FFF:
         return PACKET_FRAGMENT
-    return host_packet(rows, flows, data, index, pos + 12, 4, u8(data, pos + 9, end), end, stop)
+    return host_packet(
+        rows, flows, data, index, pos + 12, 4, u8(data, pos + 9, end), end, stop, level
+    )
 
 
-def ipv6_packet(rows, flows, data, index, pos, end, wire_end):
+def ipv6_packet(rows, flows, data, index, pos, end, wire_end, level):
     """The IPv6 packet at `pos`."""
     total: cython.Py_ssize_t = be16(data, pos + 4, end)
     stop: cython.Py_ssize_t = wire_end
@@ -304,7 +203,7 @@ def ipv6_packet(rows, flows, data, index, pos, end, wire_end):
         or kind == 140
     ):
         seen += 1
-        if seen > _MOST_TAGS or not room(at, stop, 8):
+        if seen > MOST_TAGS or not room(at, stop, 8):
             return PACKET_BAD_IP
         if not room(at, end, 8):
             return PACKET_CUT
@@ -320,17 +219,30 @@ def ipv6_packet(rows, flows, data, index, pos, end, wire_end):
         kind = u8(data, at, end)
         at += size
     rows.host_at[index] = at
-    return host_packet(rows, flows, data, index, pos + 8, 16, kind, end, stop)
+    return host_packet(rows, flows, data, index, pos + 8, 16, kind, end, stop, level)
 
 
-def host_packet(rows, flows, data, index, addresses, width, kind, end, stop):
+def host_packet(rows, flows, data, index, addresses, width, kind, end, stop, level):
     """The TCP segment or UDP datagram of an IP packet; `stop` is where it ended on the wire."""
     pos: cython.Py_ssize_t = rows.host_at[index]
     payload: cython.Py_ssize_t
     size: cython.Py_ssize_t
     flow: cython.int
+    inner: cython.int
+    if kind == 51 and width == 4:
+        # An authentication header, which in IPv6 is one among others.
+        if not room(pos, end, 12):
+            return PACKET_CUT if room(pos, stop, 12) else PACKET_BAD_IP
+        kind = u8(data, pos, end)
+        pos += (u8(data, pos + 1, end) + 2) * 4
+        rows.host_at[index] = pos
     if kind != 6 and kind != 17:
-        return PACKET_OTHER
+        inner = carried_packet(rows, flows, data, index, kind, pos, end, stop, level)
+        return PACKET_OTHER if inner == NO_TUNNEL else inner
+    if kind == 17 and flows.tunnels:
+        inner = datagram_packet(rows, flows, data, index, pos, end, stop, level)
+        if inner != NO_TUNNEL:
+            return inner
     if kind == 6:
         if not room(pos, end, 14):
             return PACKET_CUT if room(pos, stop, 20) else PACKET_BAD_TCP
@@ -376,65 +288,3 @@ def host_packet(rows, flows, data, index, addresses, width, kind, end, stop):
             return FULL
         rows.flow[index] = flow
     return PACKET_TCP if kind == 6 else PACKET_UDP
-
-
-def segment_check(rows, index, data, end, store):
-    """What the TCP checksum of a segment tells."""
-    net: cython.Py_ssize_t = rows.net_at[index]
-    pos: cython.Py_ssize_t = rows.host_at[index]
-    stop: cython.Py_ssize_t
-    pseudo: cython.ulonglong
-    found: cython.uint
-    is_joined: cython.bint = False
-    if rows.missing[index]:
-        return CHECK_GOOD
-    if net < 0:
-        # Out of the store: put together from fragments.
-        net = ~net
-        pos = ~pos
-        stop = ~rows.payload_at[index] + rows.payload[index]
-        data = store
-        end = stop
-    else:
-        stop = rows.payload_at[index] + rows.payload[index]
-        is_joined = stop - net > _MTU
-    pseudo = 6 + (stop - pos)
-    if u8(data, net, end) >> 4 == 4:
-        pseudo += sum16(data, net + 12, net + 20, end)
-    else:
-        pseudo += sum16(data, net + 8, net + 40, end)
-    if folded(pseudo + sum16(data, pos, stop, end)) == 0xFFFF:
-        return CHECK_GOOD
-    # Linux leaves the sum of the addresses and the length there for the card to go on with.
-    found = be16(data, pos + 16, end)
-    if is_joined or found == 0 or found == folded(pseudo):
-        return CHECK_LEFT
-    return CHECK_BAD
-
-
-def folded(sum):
-    """A sum of 16-bit words with its carries added in."""
-    while sum >> 16:
-        sum = (sum & 0xFFFF) + (sum >> 16)
-    return sum
-
-
-def sum16(data, pos, stop, end):
-    """A sum that folds to that of the 16-bit words in ``data[pos:stop]``.
-
-    An odd last byte is a high half.
-    """
-    sum: cython.ulonglong = 0
-    word: cython.ulonglong
-    if stop > end:
-        stop = end
-    while stop - pos >= 8:
-        word = be64(data, pos, stop)
-        sum += (word >> 32) + (word & _LOW32)
-        pos += 8
-    while stop - pos >= 2:
-        sum += be16(data, pos, stop)
-        pos += 2
-    if pos < stop:
-        sum += u8(data, pos, stop) << 8
-    return sum

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from wireloom.kernel import shim as cython
 from wireloom.kernel.packets.flowtable import _array, _wider
-from wireloom.kernel.packets.headers import Packets
+from wireloom.kernel.packets.packetrows import Packets
 from wireloom.kernel.primitives import be16, be32, le16, le32
 from wireloom.kernel.walk.decimals import _ALL64, Wide
 

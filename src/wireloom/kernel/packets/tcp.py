@@ -22,6 +22,7 @@ The rules, which `wireloom.captures` states for users:
 from __future__ import annotations
 
 from wireloom.kernel import shim as cython
+from wireloom.kernel.packets.checks import CHECK_BAD, CHECK_GOOD, CHECK_LEFT, segment_check
 from wireloom.kernel.packets.flowrows import (
     F_CHECKED,
     F_CLOSED,
@@ -62,14 +63,7 @@ from wireloom.kernel.packets.flowrows import (
     S_TURN,
     FlowRows,
 )
-from wireloom.kernel.packets.headers import (
-    CHECK_BAD,
-    CHECK_GOOD,
-    CHECK_LEFT,
-    PACKET_UDP,
-    Packets,
-    segment_check,
-)
+from wireloom.kernel.packets.packetrows import PACKET_UDP, Packets
 from wireloom.kernel.packets.records import NO_TIME
 from wireloom.kernel.packets.reorder import ReorderBuffer
 from wireloom.kernel.packets.streamevents import (

@@ -14,12 +14,13 @@ import time
 from collections import Counter as Multiset
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from wireloom.services._shell.addresses import Address
 from wireloom.services._shell.buckets import TokenBucket
+from wireloom.services._shell.declared import CONNECTION_METRICS
 from wireloom.services._shell.logs import get_log
 from wireloom.services._shell.sections import LimitSettings
 from wireloom.services._shell.tap import Tap, TapSession
@@ -47,15 +48,17 @@ class _Metrics:
     slowed: Counter = field(init=False)
 
     def __post_init__(self) -> None:
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(f"{self.prefix}_{name}", text, labels, registry=self.registry)
-
-        self.open = Gauge(f"{self.prefix}_connections", "Open now.", registry=self.registry)
-        self.accepted = counter("connections_opened", "Connections that were let in.")
-        self.refused = counter("connections_refused", "Connections that were not.", "reason")
-        self.received = counter("received_bytes", "Bytes that peers sent.")
-        self.sent = counter("sent_bytes", "Bytes that were sent to peers.")
-        self.slowed = counter("slowed_reads", "How often a peer was over its quota.")
+        made: dict[str, Any] = {}
+        for info in CONNECTION_METRICS:
+            kind = Counter if info.kind == "counter" else Gauge
+            name = f"{self.prefix}_{info.name}"
+            made[info.name] = kind(name, info.help, info.labels, registry=self.registry)
+        self.open = made["connections"]
+        self.accepted = made["connections_opened"]
+        self.refused = made["connections_refused"]
+        self.received = made["received_bytes"]
+        self.sent = made["sent_bytes"]
+        self.slowed = made["slowed_reads"]
 
 
 class Hub:
@@ -97,21 +100,38 @@ class Hub:
         Raises:
             OSError: the address cannot be listened on.
         """
-        loop = asyncio.get_running_loop()
-        timeout = TLS_HANDSHAKE_S if tls is not None else None
-        server = await loop.create_server(
-            make, address.host, address.port, ssl=tls, ssl_handshake_timeout=timeout, backlog=1024
-        )
+        server = await self.open_server(make, address, tls)
         self._servers.append(server)
         return Address.of_socket(server.sockets[0].getsockname())
 
+    async def open_server(
+        self,
+        make: Callable[[], Peer],
+        address: Address,
+        tls: ssl.SSLContext | None = None,
+    ) -> asyncio.Server:
+        """Accept connections on a server that the caller closes.
+
+        Raises:
+            OSError: the address cannot be listened on.
+        """
+        loop = asyncio.get_running_loop()
+        timeout = TLS_HANDSHAKE_S if tls is not None else None
+        return await loop.create_server(
+            make, address.host, address.port, ssl=tls, ssl_handshake_timeout=timeout, backlog=1024
+        )
+
     def refusal(self, peer: Peer) -> str | None:
         """Why a new connection is not let in; None: it is."""
+        return self.refusal_of(peer.remote)
+
+    def refusal_of(self, remote: Address) -> str | None:
+        """The same by its address, for connections that are no peers yet."""
         if self.is_draining:
             return "draining"
         if len(self.peers) >= self.limits.max_connections:
             return "max_connections"
-        if self._by_host[peer.remote.host] >= self.limits.max_connections_per_address:
+        if self._by_host[remote.host] >= self.limits.max_connections_per_address:
             return "max_connections_per_address"
         return None
 
@@ -269,7 +289,7 @@ class Peer(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the event loop."""
-        # uvloop's TLS transport is one without being a subclass.
+        # Not checked: uvloop's are transports without being derived from asyncio's.
         self.transport = transport = cast("asyncio.Transport", transport)
         # A peer that is gone already has no name.
         if name := transport.get_extra_info("peername"):

@@ -32,6 +32,11 @@ class Log:
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(f"{_ROOT}.{name}")
 
+    @property
+    def is_debug(self) -> bool:
+        """Whether anybody wants to know in detail; for what is costly to say."""
+        return self._logger.isEnabledFor(logging.DEBUG)
+
     def debug(self, event: str, **fields: object) -> None:
         """For those who look for a fault: what happened in detail."""
         if self._logger.isEnabledFor(logging.DEBUG):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any
 
 import uvicorn
@@ -23,7 +23,7 @@ from starlette.routing import BaseRoute, Route
 from wireloom.services._shell.addresses import Address
 from wireloom.services._shell.tasks import Tasks
 
-__all__ = ["SidePort"]
+__all__ = ["HttpPort", "SidePort"]
 
 _MAX_REQUESTS = 64
 """At the same time: scrapers and a few people."""
@@ -37,46 +37,11 @@ class _Server(uvicorn.Server):
         yield
 
 
-class SidePort:
-    """Serves what a service says about itself.
+class HttpPort:
+    """Serves a web application on the event loop of a service."""
 
-    Args:
-        registry: its metrics.
-        status: what it says about itself, for people and ``wireloom … status``.
-        is_ready: whether it takes new work; false before it serves and while it drains.
-        routes: further pages.
-    """
-
-    def __init__(
-        self,
-        registry: CollectorRegistry,
-        status: Callable[[], dict[str, Any]],
-        is_ready: Callable[[], bool],
-        routes: Sequence[BaseRoute] = (),
-    ) -> None:
-        async def metrics(_: Request) -> Response:
-            return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
-
-        async def health(_: Request) -> Response:
-            return JSONResponse({"status": "alive"})
-
-        async def ready(_: Request) -> Response:
-            if is_ready():
-                return JSONResponse({"status": "ready"})
-            return JSONResponse({"status": "not ready"}, status_code=503)
-
-        async def show_status(_: Request) -> Response:
-            return JSONResponse(status())
-
-        self._app = Starlette(
-            routes=[
-                Route("/metrics", metrics),
-                Route("/healthz", health),
-                Route("/readyz", ready),
-                Route("/status", show_status),
-                *routes,
-            ]
-        )
+    def __init__(self, app: Starlette) -> None:
+        self._app = app
         self._server: _Server | None = None
         self._task: asyncio.Task[Any] | None = None
         self._socket: socket.socket | None = None
@@ -113,3 +78,47 @@ class SidePort:
             await asyncio.wait([self._task])
         if self._socket is not None:
             self._socket.close()
+
+
+class SidePort(HttpPort):
+    """Serves what a service says about itself.
+
+    Args:
+        registry: its metrics.
+        status: what it says about itself, for people and ``wireloom … status``.
+        is_ready: whether it takes new work; false before it serves and while it drains.
+        routes: further pages.
+    """
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        status: Callable[[], dict[str, Any] | Awaitable[dict[str, Any]]],
+        is_ready: Callable[[], bool],
+        routes: Sequence[BaseRoute] = (),
+    ) -> None:
+        async def metrics(_: Request) -> Response:
+            return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+        async def health(_: Request) -> Response:
+            return JSONResponse({"status": "alive"})
+
+        async def ready(_: Request) -> Response:
+            if is_ready():
+                return JSONResponse({"status": "ready"})
+            return JSONResponse({"status": "not ready"}, status_code=503)
+
+        async def show_status(_: Request) -> Response:
+            found = status()
+            return JSONResponse(found if isinstance(found, dict) else await found)
+
+        app = Starlette(
+            routes=[
+                Route("/metrics", metrics),
+                Route("/healthz", health),
+                Route("/readyz", ready),
+                Route("/status", show_status),
+                *routes,
+            ]
+        )
+        super().__init__(app)

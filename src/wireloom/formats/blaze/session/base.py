@@ -11,7 +11,7 @@ from wireloom.formats.blaze.body import decode_nclass
 from wireloom.formats.blaze.codes import Encoding
 from wireloom.formats.blaze.dialects import get_dialect, translate
 from wireloom.formats.blaze.format import FORMAT
-from wireloom.formats.blaze.frames import RULES, header_fields
+from wireloom.formats.blaze.frames import RULES, frame_end, header_fields
 from wireloom.formats.blaze.model import Model
 from wireloom.formats.blaze.nclass import NClassValue
 from wireloom.formats.blaze.packets import PACKETS, BlazePacket
@@ -23,6 +23,11 @@ from wireloom.sessions import BaseSession
 from wireloom.wire import Limits
 
 __all__ = ["BlazeSession"]
+
+
+_SMALL = 4096
+"""Bytes of a begun packet that are joined to the next chunk; what is larger is gathered, or many
+small chunks would each copy all that came before."""
 
 
 class BlazeSession(BaseSession[Any, Act, SessionEvent]):
@@ -50,9 +55,22 @@ class BlazeSession(BaseSession[Any, Act, SessionEvent]):
         if not data:
             return self._end(Act.LOST, now, detail="the peer has closed the connection")
         events: list[SessionEvent] = []
+        splitter = self._splitter
         try:
-            self._splitter.feed(data)
-            for frame in self._splitter:
+            if 0 < splitter.pending <= _SMALL:
+                data = splitter.withdraw() + data
+            if not splitter.pending:
+                # Packets that lie whole in the chunk, as nearly all do, are cut out here.
+                pos, limit = 0, self._limits.max_frame
+                while stop := frame_end(data, pos, limit):
+                    events += self._handle(data[pos:stop], now)
+                    pos = stop
+                    if self.is_closed:
+                        return events
+                splitter.passed(pos)
+                data = data[pos:]
+            splitter.feed(data)
+            for frame in splitter:
                 events += self._handle(frame, now)
                 if self.is_closed:
                     break
@@ -97,11 +115,13 @@ class BlazeSession(BaseSession[Any, Act, SessionEvent]):
     def _tmstmp(self, now: float) -> int:
         return int(now + self._clock_offset) & 0xFFFFFFFF
 
-    def _object(self, nclsid: int, encoding: Encoding, body: bytes | None) -> NClassValue | None:
+    def _object(
+        self, nclsid: int, encoding: Encoding, body: bytes | None, strict: bool = False
+    ) -> NClassValue | None:
         """The object in a body; None without a model.
 
         Raises:
-            DecodeError: it is none of that class.
+            DecodeError: it is none of that class, or with `strict` not as a writer writes it.
         """
         if self.model is None or body is None:
             return None
@@ -112,4 +132,5 @@ class BlazeSession(BaseSession[Any, Act, SessionEvent]):
             encoding,
             first_index=self._first_index,
             limits=self._limits,
+            strict=strict,
         )

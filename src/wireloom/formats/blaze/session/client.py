@@ -6,6 +6,7 @@ session is one connection: whoever connects again gives `position` to the next o
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from dataclasses import dataclass
 from enum import IntEnum
@@ -29,7 +30,7 @@ from wireloom.formats.blaze.codes import (
     TransactionResult,
     TransactionType,
 )
-from wireloom.formats.blaze.dialects import DOCUMENT
+from wireloom.formats.blaze.dialects import DOCUMENT, enum_of, translate
 from wireloom.formats.blaze.model import Model
 from wireloom.formats.blaze.nclass import NClassValue
 from wireloom.formats.blaze.packets import (
@@ -80,6 +81,19 @@ __all__ = ["ClientSession", "ClientSettings"]
 _HEARTBEAT_SHARE = 0.6
 """Part of the agreed interval after which silence is filled (SPEC §8.2)."""
 
+_WORD = struct.Struct(">I")
+_EVENT = struct.Struct(">7I")
+_ANSWER = struct.Struct(">6I")
+_REQUEST = struct.Struct(">9I")
+_ACK = struct.Struct(">3I")
+_EVENT_HEAD = VERSION << 26 | 7 << 22 | SubscriptionEvent.code << 16
+_ANSWER_HEAD = VERSION << 26 | 6 << 22 | TransactionResponse.code << 16
+_ACK_HEAD = VERSION << 26 | 3 << 22 | SubscriptionAck.code << 16
+_KINDS = {int(kind): kind for kind in EventType}
+_EVENT_UNUSED = 0x01FF0000
+_ANSWER_UNUSED = 0x1FFF0000
+"""RESCLS among them: an answer with a result is read in the general way."""
+
 _OPEN = (ClientState.CONNECTED, ClientState.DISCONNECTING)
 _REASONS = {
     Act.VIOLATION: DisconnectReason.UNSPECIFIED_REASON,
@@ -117,6 +131,9 @@ class ClientSettings:
     """TXSVID of the transactions."""
     is_auto_ack: bool = True
     """Whether events are acknowledged when they arrive, or by `acknowledge`."""
+    has_cumulative_acks: bool = False
+    """Whether the server takes an acknowledgement for all events before it, too: then one is sent
+    for all that were handled meanwhile."""
     clock_offset: float = 0.0
     """Unix time minus `now`, for the stamps of heartbeats."""
 
@@ -137,6 +154,11 @@ class _Feed:
     is_downloading: bool = True
 
 
+def _members(enum: type[IntEnum] | None) -> dict[int, IntEnum]:
+    """The members of an enum by their numbers."""
+    return {} if enum is None else {int(member): member for member in enum}
+
+
 class ClientSession(BlazeSession):
     """The client's side of one connection: make it when TCP is there, then `connect`."""
 
@@ -151,9 +173,18 @@ class ClientSession(BlazeSession):
         self._stops: deque[int] = deque()
         """RQSTIDs whose SBSTOP is not answered, oldest first."""
         self._unacked: dict[int, dict[int, None]] = {}
-        self._txprids = count(1)
+        self._acks: dict[int, int] = {}
+        """By SBSRID: the last event that was handled, when one acknowledgement does for all."""
+        self.is_held = False
+        """Whether the owner does not read at the moment, so that the server's silence is none."""
+        self._txprid = 0
         self._rqstids = count(1)
         self._test_sent = False
+        self._heard_at = self._sent_at = -1.0
+        self._test_after = given.test_after if self.behaviour.has_heartbeat else 0.0
+        self._actions = _members(enum_of(self.dialect, "sbeact"))
+        self._codes = _members(enum_of(self.dialect, "blzcod"))
+        self._request_words: dict[Any, tuple[int, ...]] = {}
         self._deadlines: dict[tuple[str, Any], float] = {}
         self._rings_at = 0.0
 
@@ -233,7 +264,11 @@ class ClientSession(BlazeSession):
     def _put(self, packet: BlazePacket, now: float) -> None:
         """Write a packet; the heartbeat's window starts anew."""
         self._write(packet)
-        if self.heartbeat and self.state in _OPEN:
+        self._has_sent(now)
+
+    def _has_sent(self, now: float) -> None:
+        if self.heartbeat and now != self._sent_at and self._state in _OPEN:
+            self._sent_at = now
             self._timers.set(Act.ACCEPT, now + _HEARTBEAT_SHARE * self.heartbeat)
 
     def test(self, now: float) -> None:
@@ -249,10 +284,12 @@ class ClientSession(BlazeSession):
             self._timers.set(Act.INACTIVITY, now + self.settings.test_timeout)
 
     def _alive(self, now: float) -> None:
-        self._test_sent = False
-        self._timers.cancel(Act.INACTIVITY)
-        if self.settings.test_after and self.behaviour.has_heartbeat and self.state in _OPEN:
-            self._timers.set(Act.INACTIVITY, now + self.settings.test_after)
+        if (self._test_after and now != self._heard_at) or self._test_sent:
+            self._test_sent = False
+            self._timers.cancel(Act.INACTIVITY)
+            if self._test_after and self._state in _OPEN:
+                self._heard_at = now
+                self._timers.set(Act.INACTIVITY, now + self._test_after)
 
     def _timed_out(self, name: Act, now: float) -> list[SessionEvent]:
         if name is Act.CONNECT:
@@ -260,6 +297,9 @@ class ClientSession(BlazeSession):
         if name is Act.DISCONNECT:
             return self._end(Act.DONE, now)
         if name is Act.INACTIVITY:
+            if self.is_held:
+                self._timers.set(Act.INACTIVITY, now + self.settings.test_timeout)
+                return []
             if not self._test_sent:
                 self.test(now)
                 return []
@@ -305,6 +345,29 @@ class ClientSession(BlazeSession):
             raise StateError(f"not allowed in state {self.state.name}")
 
     # -- packets
+
+    def _handle(self, frame: bytes, now: float) -> list[SessionEvent]:
+        # Events and plain answers are nearly all that comes. They are read here, when nothing about
+        # them is unusual; whatever is, is left to the general way, with the same outcome.
+        if self._state in _OPEN:
+            head = _WORD.unpack_from(frame)[0]
+            if head == _EVENT_HEAD:
+                _, sbsrid, word, sevtid, seconds, number, _ = _EVENT.unpack_from(frame)
+                action = word >> 25 & 7
+                is_plain = word >> 28 in (1, 2) and action and not word & _EVENT_UNUSED
+                if is_plain and sbsrid and sevtid:
+                    self._alive(now)
+                    kind, named = _KINDS[word >> 28], self._actions.get(action, action)
+                    stamp = (seconds, number)
+                    body = frame[_EVENT.size :]
+                    return self._object_event(sbsrid, kind, named, sevtid, stamp, body, now)
+            elif head == _ANSWER_HEAD:
+                _, word, *txid = _ANSWER.unpack_from(frame)
+                if word >> 29 in (1, 2) and not word & _ANSWER_UNUSED and txid[2] and txid[3]:
+                    self._alive(now)
+                    code = self._codes.get(word & 0xFFFF, word & 0xFFFF)
+                    return self._answered((*txid,), word >> 29 == 1, code, now)
+        return super()._handle(frame, now)
 
     def _react(
         self, name: str, fields: dict[str, int], packet: Any, reason: str, now: float
@@ -354,6 +417,11 @@ class ClientSession(BlazeSession):
 
     # -- transactions (SPEC §8.3)
 
+    @property
+    def flying(self) -> int:
+        """Transactions that have no answer yet."""
+        return len(self._flying)
+
     def transact(
         self,
         action: Action,
@@ -371,37 +439,86 @@ class ClientSession(BlazeSession):
             StateError: there is no connection, too many fly, or the dialect has no such request.
             EncodeError: the object or the action cannot be written.
         """
+        nclsid = body = None
+        if value is not None:
+            first = self.dialect.first_index_of(value.model)
+            nclsid, body = value.nclass.id, encode_nclass(value, encoding, first_index=first)
+        return self.transact_body(
+            action,
+            nclsid,
+            body,
+            now,
+            encoding=encoding,
+            type=type,
+            wants_result=wants_result,
+            timeout=timeout,
+        )
+
+    def transact_body(
+        self,
+        action: Action | IntEnum,
+        nclsid: int | None,
+        body: bytes | None,
+        now: float,
+        *,
+        encoding: Encoding = Encoding.INDEXNOTZERO,
+        type: TransactionType = TransactionType.NCLASS,
+        wants_result: bool = False,
+        timeout: float | None = None,
+    ) -> TxId:
+        """Like `transact`, for an object that is already encoded, or for none.
+
+        Raises:
+            StateError: there is no connection, too many fly, or the dialect has no such request.
+            EncodeError: the action cannot be written.
+        """
         self._must_be_open(is_new=True)
         if len(self._flying) >= self.settings.max_flying:
             raise StateError(f"{len(self._flying)} transactions fly already")
-        parts: dict[str, Any] = {}
-        if value is not None:
-            if encoding not in self.behaviour.encodings:
-                raise StateError(f"dialect {self.dialect.name} does not work in {encoding.name}")
-            first = self.dialect.first_index_of(value.model)
-            body = encode_nclass(value, encoding, first_index=first)
-            parts = {"enctyp": encoding, "nclsid": value.nclass.id, "body": body}
-        elif not self.behaviour.has_short_requests:
-            raise StateError(f"dialect {self.dialect.name} has no request without an object")
-        made = self.settings.platform, self.settings.service, self.connid, next(self._txprids)
-        self._put(
-            TransactionRequest(
-                txtype=type,
-                txactn=action,
-                rsclrq=int(wants_result),
-                txplid=made[0],
-                txsvid=made[1],
-                txcnid=made[2],
-                txprid=made[3],
-                connid=self.connid,
-                **parts,
-            ),
-            now,
-        )
-        limit = self.settings.request_timeout if timeout is None else timeout
+        shape = (type, action, wants_result, encoding, nclsid)
+        words = self._request_words.get(shape)
+        if words is None:
+            words = self._request_words[shape] = self._words_of(*shape)
+        given = self.settings
+        made = self._next_txid()
+        while made in self._flying:  # one that has been under way since the numbers began anew
+            made = self._next_txid()
+        if body is None:
+            self._send(struct.pack(">7I", *words, *made, self.connid))
+        else:
+            size = _REQUEST.size + len(body)
+            self._send(_REQUEST.pack(*words[:2], *made, size, words[2], self.connid) + body)
+        self._has_sent(now)
+        limit = given.request_timeout if timeout is None else timeout
         self._flying[made] = _Flying()
         self._await("tx", made, limit, now)
         return made
+
+    def _next_txid(self) -> TxId:
+        self._txprid = self._txprid % 0xFFFFFFFF + 1
+        return self.settings.platform, self.settings.service, self.connid, self._txprid
+
+    def _words_of(
+        self,
+        type: TransactionType,
+        action: Action | IntEnum,
+        wants_result: bool,
+        encoding: Encoding,
+        nclsid: int | None,
+    ) -> tuple[int, ...]:
+        """The words of a TXRQST that do not change: PKTHDR, TXREQW and, for an object, CLSENC."""
+        parts: dict[str, Any] = {}
+        if nclsid is not None:
+            if encoding not in self.behaviour.encodings:
+                raise StateError(f"dialect {self.dialect.name} does not work in {encoding.name}")
+            parts = {"enctyp": encoding, "nclsid": nclsid, "body": b""}
+        elif not self.behaviour.has_short_requests:
+            raise StateError(f"dialect {self.dialect.name} has no request without an object")
+        parts |= dict.fromkeys(("txplid", "txsvid", "txcnid", "txprid", "connid"), 1)
+        packet = TransactionRequest(txtype=type, txactn=action, rsclrq=int(wants_result), **parts)
+        raw = translate(packet, self.dialect).encode()
+        words = struct.unpack(f">{len(raw) // 4}I", raw)
+        return words[:2] if nclsid is None else (*words[:2], words[7])
 
     def cancel(self, txid: TxId, now: float) -> list[SessionEvent]:
         """Wait no longer for a transaction. The server may do it all the same.
@@ -419,6 +536,17 @@ class ClientSession(BlazeSession):
         flying = self._flying.pop(txid)
         flying.state = CLIENT_TRANSACTION.after(flying.state, act)
         del self._deadlines["tx", txid]
+
+    def _answered(self, txid: TxId, is_ok: bool, code: Any, now: float) -> list[SessionEvent]:
+        """An answer without a result."""
+        if txid not in self._flying:
+            self.counts["unknown_answers"] += 1
+            return []
+        self._land(txid, Act.TXRESP)
+        finished = TransactionFinished(txid, is_ok, code)
+        if self._state is ClientState.CONNECTED:
+            return [finished]
+        return [finished, *self._done(now)]
 
     def _txresp(self, packet: TransactionResponse, now: float) -> list[SessionEvent]:
         if packet.txid not in self._flying:
@@ -542,7 +670,22 @@ class ClientSession(BlazeSession):
         if sevtid not in waiting:
             raise StateError(f"event {sevtid} of subscription {rqstid} waits for nothing")
         del waiting[sevtid]
-        self._put(SubscriptionAck(sbsrid=self._feeds[rqstid].sbsrid, sevtid=sevtid), now)
+        self._put_ack(self._feeds[rqstid].sbsrid, sevtid, now)
+
+    def _put_ack(self, sbsrid: int, sevtid: int, now: float) -> None:
+        if self.settings.has_cumulative_acks:
+            self._acks[sbsrid] = sevtid
+        else:
+            self._send(_ACK.pack(_ACK_HEAD, sbsrid, sevtid))
+        self._has_sent(now)
+
+    def data_to_send(self) -> bytes:
+        """What is to be sent now, each byte once."""
+        if self._acks:
+            for sbsrid, sevtid in self._acks.items():
+                self._send(_ACK.pack(_ACK_HEAD, sbsrid, sevtid))
+            self._acks.clear()
+        return super().data_to_send()
 
     def _sbsres(self, packet: SubscriptionResponse, now: float) -> list[SessionEvent]:
         rqstid = packet.rqstid
@@ -566,54 +709,78 @@ class ClientSession(BlazeSession):
         return [SubscriptionStarted(rqstid, packet.sbsrid, is_partial)]
 
     def _sbsevt(self, packet: SubscriptionEvent, now: float) -> list[SessionEvent]:
-        rqstid = self._by_sbsrid.get(packet.sbsrid, 0)
-        feed = self._feeds.get(rqstid)
-        if feed is None or feed.state is not Feed.ACTIVE:
-            self.counts["dropped_events"] += 1
+        if packet.sevttp in (1, 2) and packet.body is not None:
+            kind, stamp = EventType(packet.sevttp), (packet.tmstmp0, packet.tmstmp1)
+            return self._object_event(
+                packet.sbsrid, kind, packet.sbeact, packet.sevtid, stamp, packet.body, now
+            )
+        rqstid, feed = self._fed(packet.sbsrid)
+        if feed is None:
             return []
         if packet.sevttp == EventType.STOP:
             feed.state = CLIENT_SUBSCRIPTION.after(feed.state, Act.STOP)
             self._forget(rqstid)
             return [SubscriptionEnded(rqstid, "server", packet.blzcod)]
-        event = self._event(rqstid, feed, packet, now)
-        if isinstance(event, list):
-            return event
+        if packet.sevttp != EventType.DWNLEND:
+            return self._violation(f"an event of type {packet.sevttp}", now)
+        feed.is_downloading = False
+        feed.position = feed.newest
+        self._note(rqstid, packet.sbsrid, packet.sevtid, now)
+        return [DownloadEnded(rqstid, packet.sevtid)]
+
+    def _fed(self, sbsrid: int) -> tuple[int, _Feed | None]:
+        """RQSTID and subscription of an event; no subscription if the event is to be dropped."""
+        rqstid = self._by_sbsrid.get(sbsrid, 0)
+        feed = self._feeds.get(rqstid)
+        if feed is None or feed.state is not Feed.ACTIVE:
+            self.counts["dropped_events"] += 1
+            return rqstid, None
+        return rqstid, feed
+
+    def _note(self, rqstid: int, sbsrid: int, sevtid: int, now: float) -> None:
+        """Acknowledge an event, or note that it waits for that."""
         if self.behaviour.has_acks:
             if self.settings.is_auto_ack:
-                self._put(SubscriptionAck(sbsrid=packet.sbsrid, sevtid=packet.sevtid), now)
+                self._put_ack(sbsrid, sevtid, now)
             else:
-                self._unacked.setdefault(rqstid, {})[packet.sevtid] = None
-        return [event]
+                self._unacked.setdefault(rqstid, {})[sevtid] = None
 
-    def _event(
-        self, rqstid: int, feed: _Feed, packet: SubscriptionEvent, now: float
-    ) -> SessionEvent | list[SessionEvent]:
-        if packet.sevttp == EventType.DWNLEND:
-            feed.is_downloading = False
-            feed.position = feed.newest
-            return DownloadEnded(rqstid, packet.sevtid)
-        if packet.body is None or packet.sevttp not in (1, 2):
-            return self._violation(f"an event of type {packet.sevttp}", now)
-        encoding = feed.encoding
-        if encoding is Encoding.INDEXDELTA and packet.sbeact != Action.DLT:
-            encoding = Encoding.INDEXNOTZERO  # a whole object: what is absent is zero
-        try:
-            value = self._object(feed.nclsid, encoding, packet.body)
-        except DecodeError as error:
-            return self._violation(f"an event that cannot be read: {error}", now)
-        stamp = (packet.tmstmp0, packet.tmstmp1)
-        kind = EventType(packet.sevttp)
+    def _object_event(
+        self,
+        sbsrid: int,
+        kind: EventType,
+        action: IntEnum | int,
+        sevtid: int,
+        stamp: Stamp,
+        body: bytes,
+        now: float,
+    ) -> list[SessionEvent]:
+        rqstid, feed = self._fed(sbsrid)
+        if feed is None:
+            return []
+        value = None
+        if self.model is not None:
+            encoding = feed.encoding
+            if encoding is Encoding.INDEXDELTA and action != Action.DLT:
+                encoding = Encoding.INDEXNOTZERO  # a whole object: what is absent is zero
+            try:
+                value = self._object(feed.nclsid, encoding, body)
+            except DecodeError as error:
+                return self._violation(f"an event that cannot be read: {error}", now)
         if kind is EventType.DATALIVE:
             feed.is_downloading = False
-        feed.newest = max(feed.newest, stamp)
+        if stamp > feed.newest:
+            feed.newest = stamp
         if self.behaviour.is_ordered or not feed.is_downloading:
             feed.position = feed.newest
-        return ObjectReceived(rqstid, packet.sevtid, kind, packet.sbeact, stamp, packet.body, value)
+        self._note(rqstid, sbsrid, sevtid, now)
+        return [ObjectReceived(rqstid, sevtid, kind, action, stamp, body, value)]
 
     def _forget(self, rqstid: int) -> None:
         feed = self._feeds.pop(rqstid)
         self._by_sbsrid.pop(feed.sbsrid, None)
         self._unacked.pop(rqstid, None)
+        self._acks.pop(feed.sbsrid, None)
 
     def _sbsspr(self, packet: SubscriptionStopResponse) -> list[SessionEvent]:
         # Without an id it answers the oldest stop (erratum E14).

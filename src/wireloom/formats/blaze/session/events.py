@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal
 
@@ -105,6 +105,8 @@ class TransactionRequested(SessionEvent):
     body: bytes | None = None
     nclass: NClassValue | None = None
     """The object, when the session has a model."""
+    is_canonical: bool = field(default=False, compare=False)
+    """Whether `body` is known to be what `encode_nclass` makes of the object."""
 
 
 @dataclass(frozen=True, slots=True)

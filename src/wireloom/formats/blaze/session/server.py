@@ -7,15 +7,17 @@ its owner's affair: an event asks, a method answers. It holds no socket and no s
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from itertools import count
 from typing import Any, ClassVar, Literal
 
 from wireloom.errors import DecodeError, StateError
 from wireloom.formats.blaze.body import encode_nclass
 from wireloom.formats.blaze.codes import (
+    Action,
     BlazeCode,
     ConnectionResult,
     DisconnectReason,
@@ -30,7 +32,7 @@ from wireloom.formats.blaze.codes import (
     TransactionResult,
     TransactionType,
 )
-from wireloom.formats.blaze.dialects import DOCUMENT, enum_of
+from wireloom.formats.blaze.dialects import DOCUMENT, enum_of, get_dialect
 from wireloom.formats.blaze.model import Model
 from wireloom.formats.blaze.nclass import NClassValue
 from wireloom.formats.blaze.packets import (
@@ -59,6 +61,7 @@ from wireloom.formats.blaze.session.events import (
     TransactionRequested,
     TxId,
 )
+from wireloom.formats.blaze.session.quick import ACK, ACK_HEAD, REQUEST, REQUEST_HEAD, WORD, Numbers
 from wireloom.formats.blaze.session.states import (
     SERVER,
     SERVER_TRANSACTION,
@@ -87,6 +90,12 @@ _REASONS = {
     Act.DONE: DisconnectReason.SERVER_IS_GOING_DOWN,
 }
 _TXPRID_AT = 20
+_ACCEPTED = SERVER_TRANSACTION.after(Work.RECEIVED, Act.ACCEPT)
+
+
+@lru_cache
+def _numbers(dialect: str) -> Numbers:
+    return Numbers(get_dialect(dialect))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +138,8 @@ class ServerSettings:
     """Rows that are asked for at once."""
     high_water: int = 1 << 18
     """Unsent bytes from which on no further event is written."""
+    idle_timeout: float = 0.0
+    """Silence after which a client without a heartbeat is asked for one; 0: it never is."""
     drain_timeout: float = 10.0
     """For flying transactions to end when the broker goes down."""
     clock_offset: float = 0.0
@@ -165,12 +176,16 @@ class ServerSession(BlazeSession):
         super().__init__(given.dialect, given.model, given.limits, given.clock_offset)
         self.subscriptions: dict[int, ServerSubscription] = {}
         """Those that were started, by SBSRID."""
+        self.events_sent = 0
+        """Events of all subscriptions so far."""
         self._event_ids = event_ids or EventIds()
         self._requested: dict[int, SubscriptionRequested] = {}
         self._flying: OrderedDict[TxId, _Flying] = OrderedDict()
         self._ended: list[SessionEvent] = []
         self._completed: OrderedDict[TxId, None] = OrderedDict()
         self._sbsrids = count(1)
+        self._numbers = _numbers(self.dialect.name)
+        self._at_once = 0  # bytes of events that were written since `data_to_send`
         self._hbtsec = 0
         self._last_received = now
         self._test_sent: float | None = None
@@ -206,7 +221,7 @@ class ServerSession(BlazeSession):
             )
         )
         self._timers.cancel(Act.TIMEOUT)
-        self._alive(now)
+        self._wind_up(now)
         return [Connected(connid, agreed, is_reserved)]
 
     def refuse(self, code: RefusalCode, now: float) -> list[SessionEvent]:
@@ -325,15 +340,29 @@ class ServerSession(BlazeSession):
             self._test_sent = now
             self._timers.set(Act.INACTIVITY, now + self._grace)
 
+    def excuse(self, now: float) -> None:
+        """The client's silence until now is not its fault: the owner did not read from it."""
+        if not self.is_closed:
+            self._wind_up(now)
+
+    @property
+    def _interval(self) -> float:
+        return self.heartbeat or self.settings.idle_timeout
+
     @property
     def _grace(self) -> float:
-        return max(2.0, self.heartbeat / 2)
+        return max(2.0, self._interval / 2)
 
     def _alive(self, now: float) -> None:
+        if now != self._last_received or self._test_sent is not None:  # not of the same chunk
+            self._wind_up(now)
+
+    def _wind_up(self, now: float) -> None:
         self._last_received = now
         self._test_sent = None
-        if self.state in _OPEN and self.heartbeat and self.behaviour.has_heartbeat:
-            self._timers.set(Act.INACTIVITY, now + self.heartbeat)
+        interval = self.heartbeat or self.settings.idle_timeout
+        if self._state in _OPEN and interval and self.behaviour.has_heartbeat:
+            self._timers.set(Act.INACTIVITY, now + interval)
         else:
             self._timers.cancel(Act.INACTIVITY)
 
@@ -366,6 +395,76 @@ class ServerSession(BlazeSession):
         return events + self._drained(now)
 
     # -- packets
+
+    def _handle(self, frame: bytes, now: float) -> list[SessionEvent]:
+        # Acknowledgements and good transactions are nearly all that comes. They are read here, when
+        # nothing about them is unusual; whatever is, is left to the general way.
+        if self._state is ServerState.CONNECTED:
+            head = WORD.unpack_from(frame)[0]
+            if head == ACK_HEAD:
+                _, sbsrid, sevtid = ACK.unpack(frame)
+                if sbsrid and sevtid:
+                    self._alive(now)
+                    self._sbsack(sbsrid, sevtid)
+                    return []
+            elif head == REQUEST_HEAD:
+                request = self._good_request(frame, now)
+                if request is not None:
+                    self._alive(now)
+                    return [request]
+        return super()._handle(frame, now)
+
+    def _good_request(self, frame: bytes, now: float) -> TransactionRequested | None:
+        """A transaction that is to be carried out; None when it may have to be refused."""
+        _, word, plid, svid, cnid, prid, _, clsenc, connid = REQUEST.unpack_from(frame)
+        txid = (plid, svid, cnid, prid)
+        action = self._numbers.actions.get(word >> 25 & 7)
+        encoding = self._numbers.encodings.get(clsenc >> 28)
+        nclsid = clsenc & 0xFFFFF
+        given = self.settings
+        if (
+            action is None
+            or encoding is None
+            or self.model is None
+            or not nclsid
+            or not prid
+            or connid != self.connid
+            or cnid != self.connid
+            or word >> 28 != TransactionType.NCLASS
+            or TransactionType.NCLASS not in given.transaction_types
+            or encoding not in self.behaviour.encodings
+            or (given.is_strict and not (plid and svid))
+            or txid in self._flying
+            or txid in self._completed
+            or len(self._flying) >= given.max_flying
+        ):
+            return None
+        body = frame[REQUEST.size :]
+        is_canonical = True
+        try:
+            value = self._object(nclsid, encoding, body, strict=True)
+        except DecodeError:
+            is_canonical = False
+            try:
+                value = self._object(nclsid, encoding, body)
+            except DecodeError:
+                return None
+        wants_result = bool(word >> 24 & 1)
+        deadline = now + given.transaction_timeout
+        if not self._flying:
+            self._timers.set(Act.RESPOND, deadline)
+        self._flying[txid] = _Flying(_ACCEPTED, deadline, encoding, wants_result)
+        return TransactionRequested(
+            txid,
+            TransactionType.NCLASS,
+            action,
+            wants_result,
+            nclsid,
+            encoding,
+            body,
+            value,
+            is_canonical,
+        )
 
     def _react(
         self, name: str, fields: dict[str, int], packet: Any, reason: str, now: float
@@ -417,6 +516,11 @@ class ServerSession(BlazeSession):
 
     # -- transactions (SPEC §8.3)
 
+    @property
+    def flying(self) -> int:
+        """Transactions that are not answered."""
+        return len(self._flying)
+
     def respond(
         self,
         txid: TxId,
@@ -466,6 +570,9 @@ class ServerSession(BlazeSession):
         *,
         is_ok: bool = False,
     ) -> None:
+        if result is None and txid[2] and txid[3]:
+            self._send(self._numbers.response(is_ok, code, txid))
+            return
         parts: dict[str, Any] = {}
         if result is not None:
             # The answer is encoded as the request was; a delta has no base to be one of.
@@ -637,19 +744,63 @@ class ServerSession(BlazeSession):
 
         Changes of a class come by their stamps; one that is not newer was already told.
         """
-        events: list[SessionEvent] = []
-        for subscription in list(self.subscriptions.values()):
-            if subscription.request.nclsid != change.nclsid or not subscription.add_change(change):
+        for subscription in self.subscriptions.values():
+            if subscription.request.nclsid == change.nclsid:  # there is one for each class
+                return self._enqueue(subscription, (change,), now)
+        return []
+
+    def publish_all(self, changes: Sequence[Change], now: float) -> list[SessionEvent]:
+        """The same for several changes of one class; those that need not wait are written."""
+        nclsid = changes[0].nclsid
+        for subscription in self.subscriptions.values():
+            if subscription.request.nclsid == nclsid:
+                done = self._publish_at_once(subscription, changes) if subscription.is_plain else 0
+                return self._enqueue(subscription, changes[done:], now)
+        return []
+
+    def _publish_at_once(self, subscription: ServerSubscription, changes: Sequence[Change]) -> int:
+        """Write changes for which nothing has to wait; gives how many are done with."""
+        outstanding, unsent = subscription.outstanding, self._unsent
+        has_acks, high_water = self.behaviour.has_acks, self.settings.high_water
+        room = self.settings.window - len(outstanding) if has_acks else len(changes)
+        for place, change in enumerate(changes):
+            if room <= 0 or self._at_once >= high_water:
+                return place
+            if not subscription.pass_on(change):
                 continue
-            if len(subscription.live) > self.settings.max_queue:
-                self.counts["overflows"] += 1
-                if self.settings.overflow == "conflate" and not subscription.live.is_conflated:
-                    subscription.live.conflate()
-                if len(subscription.live) > self.settings.max_queue:
-                    events += self.stop_subscription(
-                        subscription.sbsrid, BlazeCode.SERVER_ERROR, now
-                    )
-        return events
+            sevtid = change.sevtid or self._event_ids.next(change.nclsid)
+            frame = change.frames.get(subscription.frame_key) if change.sevtid else None
+            if frame is None:
+                frame = self._numbers.event(
+                    subscription.sbsrid,
+                    EventType.DATALIVE,
+                    Action.UPD if change.action is Action.DLT else change.action,
+                    sevtid,
+                    change.stamp,
+                    change.full(subscription.request.encoding),
+                )
+                change.frames[subscription.frame_key] = frame
+            unsent.append(frame)
+            self._at_once += len(frame)
+            self.events_sent += 1
+            if has_acks:
+                outstanding[sevtid] = None
+                room -= 1
+        return len(changes)
+
+    def _enqueue(
+        self, subscription: ServerSubscription, changes: Sequence[Change], now: float
+    ) -> list[SessionEvent]:
+        most = self.settings.max_queue
+        for change in changes:
+            if not subscription.add_change(change) or len(subscription.live) <= most:
+                continue
+            self.counts["overflows"] += 1
+            if self.settings.overflow == "conflate" and not subscription.live.is_conflated:
+                subscription.live.conflate()
+            if len(subscription.live) > most:
+                return self.stop_subscription(subscription.sbsrid, BlazeCode.SERVER_ERROR, now)
+        return []
 
     def stop_subscription(self, sbsrid: int, code: BlazeCode, now: float) -> list[SessionEvent]:
         """End a subscription from this side; what waits is not sent.
@@ -746,7 +897,8 @@ class ServerSession(BlazeSession):
 
     def data_to_send(self) -> bytes:
         """What is to be sent now, each byte once; events only as the windows allow."""
-        size = self.unsent
+        self._at_once = 0
+        size = self.unsent if self.subscriptions else 0
         for sbsrid, subscription in list(self.subscriptions.items()):
             while size < self.settings.high_water and self._has_room(subscription):
                 event = subscription.next() if subscription.is_ready else None
@@ -766,18 +918,13 @@ class ServerSession(BlazeSession):
         return len(subscription.outstanding) < self.settings.window
 
     def _write_event(self, subscription: ServerSubscription, event: Outgoing) -> int:
+        self.events_sent += 1
         sevtid = event.sevtid or self._event_ids.next(subscription.request.nclsid)
         if self.behaviour.has_acks and event.kind is not EventType.STOP:
             subscription.outstanding[sevtid] = None
-        self._write(
-            SubscriptionEvent(
-                sbsrid=subscription.sbsrid,
-                sevttp=event.kind,
-                sbeact=event.action,
-                sevtid=sevtid,
-                tmstmp0=event.stamp[0],
-                tmstmp1=event.stamp[1],
-                body=event.body,
+        self._send(
+            self._numbers.event(
+                subscription.sbsrid, event.kind, event.action, sevtid, event.stamp, event.body
             )
         )
         return len(self._unsent[-1])

@@ -29,7 +29,13 @@ __all__ = [
 ]
 
 
-class ClientState(Enum):
+class _Named(Enum):
+    """Members are the only ones of their kind, so that their address does for a hash: quick."""
+
+    __hash__ = object.__hash__
+
+
+class ClientState(_Named):
     """Where a client's connection stands."""
 
     ESTABLISHED = "established"
@@ -42,7 +48,7 @@ class ClientState(Enum):
     CLOSED = "closed"
 
 
-class ServerState(Enum):
+class ServerState(_Named):
     """Where a server's side of a connection stands."""
 
     ACCEPTED = "accepted"
@@ -55,7 +61,7 @@ class ServerState(Enum):
     CLOSED = "closed"
 
 
-class Flight(Enum):
+class Flight(_Named):
     """Where a client's transaction stands."""
 
     FLYING = "flying"
@@ -65,7 +71,7 @@ class Flight(Enum):
     LOST = "lost"
 
 
-class Work(Enum):
+class Work(_Named):
     """Where a transaction stands in the server."""
 
     RECEIVED = "received"
@@ -76,7 +82,7 @@ class Work(Enum):
     ABORTED = "aborted"
 
 
-class Feed(Enum):
+class Feed(_Named):
     """Where a client's subscription stands."""
 
     REQUESTED = "requested"
@@ -87,7 +93,7 @@ class Feed(Enum):
     ENDED = "ended"
 
 
-class Service(Enum):
+class Service(_Named):
     """Where a subscription stands in the server."""
 
     REQUESTED = "requested"
@@ -98,7 +104,7 @@ class Service(Enum):
     ENDED = "ended"
 
 
-class Act(Enum):
+class Act(_Named):
     """What leads from one state to the next; a packet's name says that it has arrived."""
 
     ACCEPT = "accept"

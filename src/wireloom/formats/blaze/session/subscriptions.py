@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import NamedTuple, Self
 
 from wireloom.errors import StateError
 from wireloom.formats.blaze.body import encode_nclass
@@ -66,6 +66,10 @@ class Change:
     image: NClassValue | None = field(default=None, compare=False, repr=False)
     """From which further encodings are made."""
     first_index: int | None = None
+    frames: dict[int, bytes] = field(
+        default_factory=dict, init=False, compare=False, repr=False, kw_only=True
+    )
+    """Whole packets that several subscribers get; by `ServerSubscription.frame_key`."""
 
     @classmethod
     def of(
@@ -89,6 +93,12 @@ class Change:
                 delta, Encoding.INDEXDELTA, first_index=first_index
             )
         return cls(image.nclass.id, action, stamp, image.key(), bodies, sevtid, image, first_index)
+
+    def number(self, ids: EventIds) -> None:
+        """Give it the next id of its class, which all its subscribers then see; once."""
+        if not self.sevtid:
+            # It belongs to who hands it on, and nobody has seen it without its id.
+            object.__setattr__(self, "sevtid", ids.next(self.nclsid))
 
     def full(self, encoding: Encoding) -> bytes:
         """The whole object; made once, then shared.
@@ -196,8 +206,7 @@ def _conflated(old: Change, new: Change) -> Change:
     return replace(new, action=action, bodies=bodies)
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(NamedTuple):
     """An event that is to be written now."""
 
     kind: EventType
@@ -225,6 +234,8 @@ class ServerSubscription:
         self.sbsrid = sbsrid
         self.request = request
         self.state = Service.REQUESTED
+        self.frame_key = sbsrid << 4 | request.encoding
+        """Under which a change keeps its packet for subscriptions like this one."""
         self.outstanding: OrderedDict[int, None] = OrderedDict()
         """Ids of events that are not acknowledged, in the order they were sent."""
         self.position: Stamp = (
@@ -300,6 +311,25 @@ class ServerSubscription:
         if self._accepts is not None and not self._accepts(change):
             return False
         self.live.put(change)
+        return True
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a live change could be sent as it is, with nothing before it."""
+        return (
+            self.state is Service.LIVE
+            and not self.live
+            and not self.live.is_conflated
+            and self._accepts is None
+            and self.request.kind is SubscriptionType.SNAPSHOT
+        )
+
+    def pass_on(self, change: Change) -> bool:
+        """A change is sent without waiting; False when this subscription already has it."""
+        stamp = change.stamp
+        if stamp <= self._newest or stamp <= self.position:
+            return False
+        self._newest = self.position = stamp
         return True
 
     @property

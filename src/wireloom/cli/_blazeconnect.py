@@ -1,0 +1,162 @@
+"""What the ``wireloom blaze`` commands share: where the broker is, the model, TLS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wireloom.cli._options import apply
+from wireloom.view import escape
+
+if TYPE_CHECKING:
+    import ssl
+
+    from wireloom.formats.blaze.model import Model, NClass
+    from wireloom.services.blaze import Client
+
+__all__ = ["Target", "address", "broker_options", "class_of", "host_port", "model_option"]
+
+_FILE = click.Path(exists=True, dir_okay=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A broker, and how to speak to it."""
+
+    host: str
+    port: int
+    dialect: str
+    timeout: float
+    heartbeat: int
+    tls: ssl.SSLContext | None
+
+    def client(self, model: Model | None, **options: Any) -> Client:
+        """A client of it, not connected yet."""
+        from wireloom.services.blaze import Client
+
+        return Client.connect(
+            self.host,
+            self.port,
+            model=model,
+            dialect=self.dialect,
+            tls=self.tls,
+            timeout=self.timeout,
+            heartbeat=self.heartbeat,
+            **options,
+        )
+
+
+def host_port(text: str, option: str) -> tuple[str, int]:
+    """HOST:PORT, also [::1]:PORT.
+
+    Raises:
+        BadParameter: it is not.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise click.BadParameter(f"{escape(text)!r} is not HOST:PORT", param_hint=option)
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def address(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, int]:
+    """The value of ``--at``."""
+    return host_port(value, "--at")
+
+
+_CONNECTION = (
+    click.option(
+        "--at",
+        metavar="HOST:PORT",
+        required=True,
+        callback=address,
+        envvar="WIRELOOM_BLAZE",
+        show_envvar=True,
+        help="The broker.",
+    ),
+    click.option(
+        "--dialect", metavar="NAME", default="document", help="document, 2017 or 2019: its variant."
+    ),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        default=30.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long to wait for an answer.",
+    ),
+    click.option(
+        "--heartbeat",
+        type=click.IntRange(0, 255),
+        default=30,
+        show_default=True,
+        metavar="SECONDS",
+        help="Silence that is promised not to be exceeded; 0: none.",
+    ),
+    click.option("--tls", is_flag=True, help="Encrypt, and trust the system's authorities."),
+    click.option("--ca", type=_FILE, help="Encrypt, and trust the authorities in this PEM file."),
+    click.option("--cert", type=_FILE, help="Our certificate, in PEM."),
+    click.option("--key", type=_FILE, help="Its key, in PEM."),
+    click.option("--insecure", is_flag=True, help="Encrypt, and do not ask who the broker is."),
+)
+
+model_option = click.option(
+    "--model", type=_FILE, required=True, help="The .blz model of the objects."
+)
+
+
+def broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Options of every command that connects; the command gets them as `target`."""
+
+    @wraps(command)
+    def collected(**values: Any) -> Any:
+        host, port = values.pop("at")
+        target = Target(
+            host,
+            port,
+            values.pop("dialect"),
+            values.pop("timeout"),
+            values.pop("heartbeat"),
+            _context(values),
+        )
+        return command(target=target, **values)
+
+    return apply(_CONNECTION, collected)
+
+
+def _context(values: dict[str, Any]) -> ssl.SSLContext | None:
+    wanted, ca = values.pop("tls"), values.pop("ca")
+    cert, key = values.pop("cert"), values.pop("key")
+    insecure = values.pop("insecure")
+    if key and not cert:
+        raise click.UsageError("--key belongs to a --cert")
+    if not (wanted or ca or cert or insecure):
+        return None
+    if ca and insecure:
+        raise click.UsageError("--ca and --insecure exclude each other")
+    import ssl
+
+    context = ssl.create_default_context(cafile=ca)
+    if insecure:
+        click.echo("warning: nobody checks who the broker is (--insecure)", err=True)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if cert:
+        context.load_cert_chain(cert, key)
+    return context
+
+
+def class_of(model: Model, name: str) -> NClass:
+    """A class of the model, by its name or id.
+
+    Raises:
+        UsageError: there is none.
+    """
+    found = model.nclass(int(name) if name.isdecimal() else name)
+    if found is None:
+        known = ", ".join(nclass.name for nclass in model.nclasses)
+        raise click.UsageError(f"the model has no class {escape(name)!r}; it has {known}")
+    return found

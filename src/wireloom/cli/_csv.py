@@ -1,0 +1,106 @@
+"""Tables as comma-separated values, by Arrow's own writer: rows go out as they come."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+
+from wireloom.cli._flat import json_line, plain
+from wireloom.view import escape
+
+__all__ = ["CsvTables"]
+
+_OPTIONS = pacsv.WriteOptions(include_header=False, quoting_style="needed")
+
+
+class CsvTables:
+    """Writes batches of tables. With several tables a first column says which one a row is of."""
+
+    def __init__(self, stream: IO[str], tables: Mapping[str, Sequence[str]]) -> None:
+        """Write the header.
+
+        Args:
+            stream: where to write.
+            tables: the columns of each table, by its name.
+        """
+        self._stream = stream
+        self._is_one = len(tables) == 1
+        columns = dict.fromkeys(name for names in tables.values() for name in names)
+        self._columns = list(columns) if self._is_one else ["table", *columns]
+        csv.writer(stream, lineterminator="\n").writerow([escape(name) for name in self._columns])
+
+    def write(self, table: str, batch: pa.RecordBatch) -> None:
+        """Take rows."""
+        found = {
+            name: _shown(column)
+            for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        }
+        if not self._is_one:
+            found["table"] = pa.repeat(table, batch.num_rows)
+        none = pa.nulls(batch.num_rows, pa.string())
+        arrays = [found.get(name, none) for name in self._columns]
+        out = io.BytesIO()
+        pacsv.write_csv(pa.RecordBatch.from_arrays(arrays, self._columns), out, _OPTIONS)
+        self._stream.write(out.getvalue().decode("utf-8", "surrogateescape"))
+
+    def flush(self) -> None:
+        """Hand on what there is: the next rows may be long in coming."""
+        self._stream.flush()
+
+
+def _shown(column: pa.Array) -> pa.Array:
+    """A column of a type that the writer knows; text is escaped, bytes are in hex."""
+    kind = column.type
+    if column.null_count == len(column):
+        return pa.nulls(len(column), pa.string())
+    if pa.types.is_dictionary(kind):
+        return _shown(column.dictionary).take(column.indices)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _escaped(column)
+    if pa.types.is_binary(kind):
+        return _hex(column)
+    if pa.types.is_nested(kind):
+        texts = [None if each is None else json_line(plain(each)) for each in column.to_pylist()]
+        return pa.array(texts, pa.string())
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+        return column
+    # Times and decimals repeat from row to row, and making texts of them is slow.
+    few = column.dictionary_encode()
+    texts = few.dictionary.cast(pa.string())
+    if pa.types.is_timestamp(kind):
+        texts = pc.replace_substring(texts, " ", "T")  # as JSON has it
+    return texts.take(few.indices)
+
+
+def _escaped(column: pa.Array) -> pa.Array:
+    # Nearly all text is plain; what is not is looked at one by one.
+    odd = pc.match_substring_regex(column, "[^ -~]")
+    if not pc.any(odd).as_py():
+        return column
+    texts = [None if text is None else escape(text) for text in column.filter(odd).to_pylist()]
+    return pc.replace_with_mask(column, pc.fill_null(odd, False), pa.array(texts, column.type))
+
+
+def _hex(column: pa.Array) -> pa.Array:
+    """The bytes of all rows at once: twice as long, at twice the offsets."""
+    valid, offsets, data = column.buffers()
+    if data is None:
+        return column.cast(pa.string())
+    places = pa.Array.from_buffers(pa.int32(), column.offset + len(column) + 1, [None, offsets])
+    places = places.slice(column.offset)
+    first, last = places[0].as_py(), places[len(places) - 1].as_py()
+    if 2 * (last - first) > (1 << 31) - 1:
+        half = len(column) // 2
+        return pa.concat_arrays([_hex(column[:half]), _hex(column[half:])])
+    text = pa.py_buffer(memoryview(data)[first:last].hex().encode("ascii"))
+    moved: Any = pc.multiply(pc.subtract(places, first), 2).cast(pa.int32())
+    made = pa.Array.from_buffers(pa.string(), len(column), [None, moved.buffers()[1], text])
+    if valid is None or not column.null_count:
+        return made
+    return pc.if_else(column.is_valid(), made, pa.scalar(None, pa.string()))

@@ -1,0 +1,1 @@
+"""Blaze bodies → rows of `fields` and a column of JSON; what `BlazeColumns.bodies` gives."""

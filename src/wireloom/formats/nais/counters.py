@@ -1,0 +1,96 @@
+"""What a junction counts, and what it says of its sessions and of records that it dropped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+__all__ = ["DROPS", "Counters", "Dropped", "SessionInfo"]
+
+_PASSED = ("frames_in", "texts_in", "frames_out", "texts_out", "stored")
+
+
+@dataclass(slots=True)
+class Counters:
+    """What came, what went, and all that did not; each only ever grows."""
+
+    frames_in: int = 0
+    texts_in: int = 0
+    frames_out: int = 0
+    """Copies put into the queue of a session; so for texts."""
+    texts_out: int = 0
+    stored: int = 0
+    """Records put aside for a line without a session."""
+    problems: int = 0
+    """Pieces of a stream that are neither frame nor text; dropped."""
+    type_zero: int = 0
+    """Frames of TYPE 0; dropped."""
+    bad_payload: int = 0
+    """Frames without the message that their TYPE asks for, on lines that look; dropped."""
+    unrouted: int = 0
+    """Records from a line without a route; dropped."""
+    undeliverable: int = 0
+    """Frames to a session that is on none of the peer lines; dropped."""
+    filtered: int = 0
+    """Records that a route or line does not let pass, once for each such line."""
+    discarded: int = 0
+    """Records for which a transform gave nothing."""
+    transform_errors: int = 0
+    """Records on which a transform failed; dropped."""
+    wrong_size: int = 0
+    """Frames too large or too small for the line they were to go to; dropped there."""
+    no_session: int = 0
+    """Records for a line that has no session any more; dropped there."""
+    overflow: int = 0
+    """Records that had to leave a full queue."""
+    expired: int = 0
+    """Records that got too old in a queue."""
+    lost_on_close: int = 0
+    """Records that waited for a session when it went."""
+    refused: int = 0
+    """Connections for which there was no id, or that were more than their line takes."""
+    no_virtual_id: int = 0
+    """Frames of a peer behind a trunk for which there was no id; dropped."""
+
+    def to_dict(self) -> dict[str, int]:
+        """The counters by name."""
+        return {name: getattr(self, name) for name in _NAMES}
+
+    def add(self, other: Counters) -> None:
+        """Add what another one has counted."""
+        for name in _NAMES:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+_NAMES = tuple(field.name for field in fields(Counters))
+DROPS = tuple(name for name in _NAMES if name not in (*_PASSED, "refused"))
+"""The names of what was dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A record was not delivered, or not to one line: what a log would say."""
+
+    reason: str
+    """Name of the counter that counted it."""
+    session: int
+    """Who sent it."""
+    line: str = ""
+    """The line that it did not reach; empty when it reached none."""
+    type: int | None = None
+    """TYPE of the frame; None for text."""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """A connection, or a peer behind a trunk connection."""
+
+    id: int
+    line: str
+    since: float
+    queued: int = 0
+    """Bytes that wait for it."""
+    via: int = 0
+    """Session id of the trunk connection that it is behind; 0 for none."""
+    remote: int = 0
+    """Its id at the junction over there."""

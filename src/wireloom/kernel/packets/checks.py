@@ -1,0 +1,80 @@
+"""What the checksum of a TCP segment tells."""
+
+from __future__ import annotations
+
+from wireloom.kernel import shim as cython
+from wireloom.kernel.primitives import be16, be64, u8
+
+__all__ = ["CHECK_BAD", "CHECK_GOOD", "CHECK_LEFT"]
+
+CHECK_BAD = cython.declare(cython.int, 0)
+CHECK_GOOD = cython.declare(cython.int, 1)
+"""It is right, or too little was captured to tell."""
+CHECK_LEFT = cython.declare(cython.int, 2)
+"""It is wrong as a network card makes it: the segment is joined of several, or not yet summed."""
+
+_LOW32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
+_MTU = cython.declare(cython.Py_ssize_t, 1500)
+"""Bytes of an IP packet on Ethernet. A card has joined a longer one whose checksum is bad."""
+
+
+def segment_check(rows, index, data, end, store):
+    """What the TCP checksum of a segment tells."""
+    net: cython.Py_ssize_t = rows.net_at[index]
+    pos: cython.Py_ssize_t = rows.host_at[index]
+    stop: cython.Py_ssize_t
+    pseudo: cython.ulonglong
+    found: cython.uint
+    is_joined: cython.bint = False
+    if rows.missing[index]:
+        return CHECK_GOOD
+    if net < 0:
+        # Out of the store: put together from fragments.
+        net = ~net
+        pos = ~pos
+        stop = ~rows.payload_at[index] + rows.payload[index]
+        data = store
+        end = stop
+    else:
+        stop = rows.payload_at[index] + rows.payload[index]
+        is_joined = stop - net > _MTU
+    pseudo = 6 + (stop - pos)
+    if u8(data, net, end) >> 4 == 4:
+        pseudo += sum16(data, net + 12, net + 20, end)
+    else:
+        pseudo += sum16(data, net + 8, net + 40, end)
+    if folded(pseudo + sum16(data, pos, stop, end)) == 0xFFFF:
+        return CHECK_GOOD
+    # Linux leaves the sum of the addresses and the length there for the card to go on with.
+    found = be16(data, pos + 16, end)
+    if is_joined or found == 0 or found == folded(pseudo):
+        return CHECK_LEFT
+    return CHECK_BAD
+
+
+def folded(sum):
+    """A sum of 16-bit words with its carries added in."""
+    while sum >> 16:
+        sum = (sum & 0xFFFF) + (sum >> 16)
+    return sum
+
+
+def sum16(data, pos, stop, end):
+    """A sum that folds to that of the 16-bit words in ``data[pos:stop]``.
+
+    An odd last byte is a high half.
+    """
+    sum: cython.ulonglong = 0
+    word: cython.ulonglong
+    if stop > end:
+        stop = end
+    while stop - pos >= 8:
+        word = be64(data, pos, stop)
+        sum += (word >> 32) + (word & _LOW32)
+        pos += 8
+    while stop - pos >= 2:
+        sum += be16(data, pos, stop)
+        pos += 2
+    if pos < stop:
+        sum += u8(data, pos, stop) << 8
+    return sum

@@ -1,0 +1,402 @@
+"""What a group of writes does to the database: decided in memory, written with few statements.
+
+The rows of all keys in the group are read first, under the lock of their classes. Then each write
+is decided after those before it, so that a refused one leaves nothing behind. What remains of each
+object is written once.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection
+
+from wireloom.errors import EncodeError, StoreError
+from wireloom.formats.blaze.body import apply_delta, decode_nclass, encode_nclass
+from wireloom.formats.blaze.codes import Action, BlazeCode, Encoding
+from wireloom.formats.blaze.model import Model
+from wireloom.formats.blaze.nclass import NClassValue
+from wireloom.formats.blaze.session.events import Stamp
+from wireloom.formats.blaze.session.subscriptions import Change
+from wireloom.services.blaze.store.api import (
+    STORED_FIRST_INDEX,
+    Outcome,
+    Policy,
+    StoredChange,
+    Write,
+)
+from wireloom.services.blaze.store.flat import Key
+from wireloom.services.blaze.store.statements import Logged, Statements, Stored
+from wireloom.services.blaze.store.tables import StoredClass
+
+__all__ = ["Committed", "Committer", "ModelChanged", "change_key", "next_stamp"]
+
+_ID = struct.Struct(">4I").pack
+_MAX_COUNTER = 0xFFFFFFFF
+
+_MALFORMED = BlazeCode.REQUEST_MALFORMED
+_UNSUPPORTED = BlazeCode.REQUEST_UNSUPPORTED
+_REFUSED = BlazeCode.APPLICATION_ERROR
+_REPEATED = Outcome(False, BlazeCode.DUPLICATED_TRANSACTION_ID, reason="the id was answered before")
+
+
+class ModelChanged(StoreError):
+    """Another broker has brought a newer model: this one cannot go on with its own."""
+
+
+def next_stamp(last: Stamp, now: int) -> Stamp:
+    """The stamp behind `last`, whatever the clock says."""
+    if now > last[0]:
+        return now, 0
+    return (last[0], last[1] + 1) if last[1] < _MAX_COUNTER else (last[0] + 1, 0)
+
+
+def change_key(key: Key) -> str | None:
+    """What tells objects apart in `Change.key`, the same for all brokers."""
+    # A number from PostgreSQL may be a Decimal or a bool, one from an object never is.
+    return ascii(key) if key else None
+
+
+@dataclass(slots=True)
+class Committed:
+    """What a group did."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    before: dict[int, Stamp] = field(default_factory=dict)
+    """The last stamp of each class before it."""
+    after: dict[int, Stamp] = field(default_factory=dict)
+    """The last stamp of each class that has changed."""
+
+
+class _Row:
+    """An object as the group has it at the moment."""
+
+    __slots__ = ("body", "is_dirty", "is_live", "is_there", "stamp", "value")
+
+    def __init__(self, stored: Stored | None) -> None:
+        self.is_there = stored is not None  # there is a row, deleted or not
+        self.is_live = stored is not None and not stored[0]
+        self.body = b"" if stored is None else stored[1]
+        self.value: NClassValue | None = None
+        self.stamp: Stamp = (0, 0)
+        self.is_dirty = False
+
+
+class Refused(Exception):
+    """The answer to a write that is not done."""
+
+    def __init__(self, code: BlazeCode, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+class Committer:
+    """Carries out groups of writes."""
+
+    def __init__(
+        self,
+        model: Model,
+        classes: dict[int, StoredClass],
+        statements: Statements,
+        policy: Policy,
+        *,
+        generation: int,
+        first_index: int,
+        sender: str,
+        clock: Callable[[], float],
+    ) -> None:
+        self.model = model
+        self.classes = classes
+        self.statements = statements
+        self.policy = policy
+        self.generation = generation
+        self.first_index = first_index
+        self.is_stored_dialect = first_index == STORED_FIRST_INDEX
+        self.sender = sender
+        self.clock = clock
+
+    def commit(
+        self,
+        connection: Connection,
+        writes: Sequence[Write],
+        marker: bytes = b"",
+        *,
+        is_repeated: bool = False,
+    ) -> Committed | None:
+        """Carry out a group in the connection's transaction.
+
+        Args:
+            connection: in a transaction, which the caller commits.
+            writes: the group.
+            marker: an id of the group, by which it is recognised.
+            is_repeated: whether it was tried before; None is given when it was carried out then.
+
+        Raises:
+            ModelChanged: another broker has brought a newer model.
+        """
+        return _Group(self, connection).commit(writes, marker, is_repeated)
+
+
+class _Group:
+    def __init__(self, committer: Committer, connection: Connection) -> None:
+        self.committer = committer
+        self.connection = connection
+        self.statements = committer.statements
+        self.done = Committed()
+        self.now = int(committer.clock())
+        self.rows: dict[int, dict[Key, _Row]] = {}
+        self.logged: list[Logged] = []
+
+    def commit(self, writes: Sequence[Write], marker: bytes, is_repeated: bool) -> Committed | None:
+        done = self.done
+        classes = self.committer.classes
+        stored = [classes.get(write.object.layout.nclass.id) for write in writes]
+        wanted = sorted({each.nclass.id for each in stored if each is not None})
+        places: dict[bytes, int] = {}
+        repeated: set[int] = set()
+        for place, write in enumerate(writes):
+            if write.txid is not None and places.setdefault(_ID(*write.txid), place) != place:
+                repeated.add(place)
+        keys, asked = _keys(writes, stored)
+        found = self.statements.begin(
+            self.connection,
+            wanted,
+            [*places, marker] if marker else [*places],
+            self.now,
+            {nclsid: list(each) for nclsid, each in asked.items()},
+            marker if is_repeated else b"",
+        )
+        if found.is_done:
+            return None
+        for nclsid in wanted:
+            state = found.states.get(nclsid)
+            if state is None or state.generation != self.committer.generation:
+                raise ModelChanged("another broker has brought a newer model to the database")
+            done.before[nclsid] = state.stamp
+        repeated.update(places[id] for id in found.known)
+        for nclsid, each in asked.items():
+            there = found.rows[nclsid]
+            self.rows[nclsid] = {key: _Row(there.get(key)) for key in each}
+        for place, write in enumerate(writes):
+            if place in repeated:
+                done.outcomes.append(_REPEATED)
+                continue
+            try:
+                outcome = self._decide(write, stored[place], keys[place])
+            except Refused as refused:
+                outcome = Outcome(False, refused.code, reason=str(refused))
+            except EncodeError as error:
+                outcome = Outcome(False, _MALFORMED, reason=str(error))
+            done.outcomes.append(outcome)
+            if outcome.change is not None:
+                done.changes.append(outcome.change)
+        self._flush(list(self.rows), done.after, self.logged)
+        return done
+
+    def _decide(self, write: Write, stored: StoredClass | None, key: Key | EncodeError) -> Outcome:
+        if isinstance(key, EncodeError):
+            raise key
+        if stored is None:
+            raise Refused(_MALFORMED, "the model has no such class")
+        action = write.action.name
+        is_put = action in ("INS", "UPD")
+        if is_put and write.object.encoding is Encoding.INDEXDELTA:
+            raise Refused(_MALFORMED, f"{action} wants a whole object, not a delta")
+        if stored.table is None:
+            return self._pass_on(write, stored, key)
+        row = self.rows[stored.nclass.id][key]
+        if is_put:
+            return self._put(action == "INS", write, stored, key, row)
+        if action == "DLT":
+            return self._merge(write, stored, key, row)
+        if action in ("DEL", "REMOVE"):
+            return self._delete(action == "REMOVE", stored, key, row)
+        if action in ("RST", "RESET"):
+            return self._reset(write, stored, key, row)
+        raise Refused(_UNSUPPORTED, f"there is no action {action}")
+
+    def _put(
+        self, is_insert: bool, write: Write, stored: StoredClass, key: Key, row: _Row
+    ) -> Outcome:
+        policy = self.committer.policy
+        if is_insert and row.is_live and policy.insert_existing == "refuse":
+            raise Refused(_REFUSED, "the object exists")
+        if not is_insert and not row.is_live and policy.update_missing == "refuse":
+            raise Refused(_REFUSED, "there is no such object")
+        action = Action.UPD if row.is_live else Action.INS
+        body = write.body if self.committer.is_stored_dialect else None
+        return self._write(action, write.object, stored, key, row, body=body)
+
+    def _merge(self, write: Write, stored: StoredClass, key: Key, row: _Row) -> Outcome:
+        if not row.is_live:
+            raise Refused(_REFUSED, "there is no such object")
+        delta = write.object
+        primary = stored.nclass.primary_key
+        assert primary is not None
+        if any(name not in delta for name in primary.fields):
+            # Receivers find the object by it, also where it is zero.
+            items = {**dict(delta), **{name: delta.read(name) for name in primary.fields}}
+            delta = NClassValue(delta.layout, items, Encoding.INDEXDELTA)
+        image = apply_delta(self._value(row, stored), delta)
+        return self._write(Action.DLT, image, stored, key, row, delta)
+
+    def _delete(self, is_removal: bool, stored: StoredClass, key: Key, row: _Row) -> Outcome:
+        if not row.is_live and not (is_removal and row.is_there):
+            if self.committer.policy.delete_missing == "refuse":
+                raise Refused(_REFUSED, "there is no such object")
+            return Outcome(True)
+        change = None
+        if row.is_live:
+            stamp = self._stamp(stored.nclass.id)
+            change = self._change(Action.DEL, stored, key, stamp, row.body)
+            row.stamp = stamp
+        row.is_live = False
+        row.is_there = not is_removal
+        row.is_dirty = True
+        return Outcome(True, change=change)
+
+    def _reset(self, write: Write, stored: StoredClass, key: Key, row: _Row) -> Outcome:
+        policy = self.committer.policy.reset
+        nclsid = stored.nclass.id
+        if policy == "refuse":
+            raise Refused(_UNSUPPORTED, "RST is not allowed here")
+        primary = stored.nclass.primary_key
+        assert primary is not None
+        if policy == "object":
+            if not row.is_live:
+                raise Refused(_REFUSED, "there is no such object")
+            items = {name: write.object.read(name) for name in primary.fields}
+            image = NClassValue(write.object.layout, items, Encoding.INDEXNOTZERO)
+            return self._write(Action.UPD, image, stored, key, row)
+        self._flush([nclsid], {}, ())
+        first = self._stamp(nclsid)
+        if first[1] > _MAX_COUNTER // 2:
+            first = first[0] + 1, 0  # there must be room for all of them
+        count = self.statements.clear(self.connection, nclsid, first)
+        for other in self.rows[nclsid].values():
+            other.is_live = False
+        # Each deleted row has a stamp of its own; the event that tells of all of them comes last.
+        last = first[0], first[1] + count
+        self.done.after[nclsid] = last
+        empty = NClassValue(write.object.layout, {}, Encoding.INDEXNOTZERO)
+        body = encode_nclass(empty, first_index=STORED_FIRST_INDEX)
+        return Outcome(True, change=self._change(Action.RST, stored, (), last, body))
+
+    def _pass_on(self, write: Write, stored: StoredClass, key: Key) -> Outcome:
+        """A write to a class that is not stored: its change is all there is."""
+        if write.action.name not in ("INS", "UPD", "DEL", "REMOVE"):
+            raise Refused(_UNSUPPORTED, f"{write.action.name} of a class that is not stored")
+        action = Action.DEL if write.action.name == "REMOVE" else Action[write.action.name]
+        body = write.body or encode_nclass(
+            write.object, Encoding.INDEXNOTZERO, first_index=STORED_FIRST_INDEX
+        )
+        stamp = self._stamp(stored.nclass.id)
+        change = self._change(action, stored, key, stamp, body, image=write.object)
+        return Outcome(True, change=change, result=None if action is Action.DEL else write.object)
+
+    def _write(
+        self,
+        action: Action,
+        image: NClassValue,
+        stored: StoredClass,
+        key: Key,
+        row: _Row,
+        delta: NClassValue | None = None,
+        body: bytes | None = None,
+    ) -> Outcome:
+        if body is None:
+            # Before anything changes: it may be too large to be encoded.
+            body = encode_nclass(image, Encoding.INDEXNOTZERO, first_index=STORED_FIRST_INDEX)
+        stamp = self._stamp(stored.nclass.id)
+        change = self._change(action, stored, key, stamp, body, image=image, delta=delta)
+        row.is_live = row.is_there = row.is_dirty = True
+        row.body, row.value, row.stamp = body, image, stamp
+        return Outcome(True, change=change, result=image)
+
+    def _value(self, row: _Row, stored: StoredClass) -> NClassValue:
+        if row.value is None:
+            row.value = decode_nclass(
+                self.committer.model, stored.nclass, row.body, first_index=STORED_FIRST_INDEX
+            )
+        return row.value
+
+    def _stamp(self, nclsid: int) -> Stamp:
+        last = self.done.after.get(nclsid) or self.done.before[nclsid]
+        self.done.after[nclsid] = stamp = next_stamp(last, self.now)
+        return stamp
+
+    def _change(
+        self,
+        action: Action,
+        stored: StoredClass,
+        key: Key,
+        stamp: Stamp,
+        body: bytes,
+        *,
+        image: NClassValue | None = None,
+        delta: NClassValue | None = None,
+    ) -> Change:
+        committer = self.committer
+        first = committer.first_index
+        is_same = committer.is_stored_dialect
+        bodies = {Encoding.INDEXNOTZERO: body} if is_same else {}
+        raw_delta = None
+        if delta is not None:
+            raw_delta = encode_nclass(delta, Encoding.INDEXDELTA, first_index=STORED_FIRST_INDEX)
+            bodies[Encoding.INDEXDELTA] = (
+                raw_delta
+                if is_same
+                else encode_nclass(delta, Encoding.INDEXDELTA, first_index=first)
+            )
+        name = change_key(key)
+        nclsid = stored.nclass.id
+        if committer.statements.has_log:
+            self.logged.append(Logged(nclsid, *stamp, action, name, body, raw_delta))
+        if image is not None:
+            return Change(nclsid, action, stamp, name, bodies, 0, image, first)
+        return StoredChange(
+            nclsid, action, stamp, name, bodies, 0, None, first, body, committer.model
+        )
+
+    def _flush(
+        self, nclsids: Sequence[int], stamps: Mapping[int, Stamp], logged: Sequence[Logged]
+    ) -> None:
+        """Write what has become of the objects of some classes."""
+        written: dict[int, list[Key]] = {}
+        removed: dict[int, list[Key]] = {}
+        for nclsid in nclsids:
+            stored = self.committer.classes[nclsid]
+            for key, row in self.rows[nclsid].items():
+                if not row.is_dirty:
+                    continue
+                row.is_dirty = False
+                if row.is_there:
+                    columns = stored.flat.row(self._value(row, stored))
+                    line = (*row.stamp, 0 if row.is_live else 1, *columns, row.body)
+                    written.setdefault(nclsid, []).append(line)
+                else:
+                    removed.setdefault(nclsid, []).append(key)
+        self.statements.finish(
+            self.connection, written, removed, stamps, logged, self.committer.sender
+        )
+
+
+def _keys(
+    writes: Sequence[Write], stored: Sequence[StoredClass | None]
+) -> tuple[list[Key | EncodeError], dict[int, dict[Key, None]]]:
+    """The keys of writes; and, by class, those that may have rows."""
+    keys: list[Key | EncodeError] = []
+    asked: dict[int, dict[Key, None]] = {}
+    for write, each in zip(writes, stored, strict=True):
+        try:
+            key = () if each is None else each.flat.checked_key(write.object)
+        except EncodeError as error:
+            keys.append(error)
+            continue
+        keys.append(key)
+        if each is not None and each.table is not None:
+            asked.setdefault(each.nclass.id, {})[key] = None
+    return keys, asked

@@ -1,0 +1,226 @@
+"""Reading back: rows for downloads, the log of changes for other brokers, and what is removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Select,
+    bindparam,
+    delete,
+    func,
+    select,
+    tuple_,
+    update,
+)
+
+from wireloom.formats.blaze.body import encode_nclass
+from wireloom.formats.blaze.codes import Action, Encoding
+from wireloom.formats.blaze.model import Model
+from wireloom.formats.blaze.session.events import Stamp
+from wireloom.formats.blaze.session.subscriptions import Change
+from wireloom.services.blaze.store.api import STORED_FIRST_INDEX, StoredChange
+from wireloom.services.blaze.store.flat import BODY, Flat, Key
+from wireloom.services.blaze.store.group import change_key
+from wireloom.services.blaze.store.statements import ClassState
+from wireloom.services.blaze.store.tables import CHANGES, CLASSES, TRANSACTIONS, StoredClass
+
+__all__ = ["Reader", "class_states", "count_rows", "prune_changes", "prune_transactions"]
+
+_PORTION: Final = 5000
+"""Entries that are removed at once, so that commits need not wait long."""
+
+
+class Reader:
+    """Makes changes of what is stored."""
+
+    def __init__(self, model: Model, classes: dict[int, StoredClass], first_index: int) -> None:
+        self.model = model
+        self.classes = classes
+        self.first_index = first_index
+        self._queries = {
+            nclsid: (_query(stored, has_deleted=False), _query(stored, has_deleted=True))
+            for nclsid, stored in classes.items()
+            if stored.table is not None
+        }
+        self._key_of = {nclsid: _key_reader(stored.flat) for nclsid, stored in classes.items()}
+        after = tuple_(bindparam("ts0", type_=BigInteger), bindparam("ts1", type_=BigInteger))
+        until = tuple_(bindparam("end0", type_=BigInteger), bindparam("end1", type_=BigInteger))
+        stamp = tuple_(CHANGES.c.ts0, CHANGES.c.ts1)
+        self._logged = (
+            select(CHANGES)
+            .where(CHANGES.c.nclsid == bindparam("id"), stamp > after, stamp <= until)
+            .order_by(CHANGES.c.ts0, CHANGES.c.ts1)
+            .limit(bindparam("count"))
+        )
+
+    def rows(self, connection: Connection, nclsid: int, after: Stamp, count: int) -> list[Change]:
+        """Rows that are newer than a stamp."""
+        # What was deleted before a client has anything is of no interest to it.
+        query = self._queries[nclsid][after != (0, 0)]
+        found = connection.execute(query, {"ts0": after[0], "ts1": after[1], "count": count})
+        key_of = self._key_of[nclsid]
+        return [
+            self._change(
+                nclsid,
+                Action.DEL if deleted else Action.INS,
+                (ts0, ts1),
+                change_key(key_of(key)),
+                bytes(body),
+            )
+            for ts0, ts1, deleted, body, *key in found
+        ]
+
+    def logged(
+        self, connection: Connection, nclsid: int, after: Stamp, until: Stamp, count: int
+    ) -> tuple[list[Change], Stamp]:
+        """Changes of all brokers between two stamps; and the last stamp that is not in the log.
+
+        The latter is read last: when it is below `after`, nothing is missing.
+        """
+        found = connection.execute(
+            self._logged,
+            {
+                "id": nclsid,
+                "ts0": after[0],
+                "ts1": after[1],
+                "end0": until[0],
+                "end1": until[1],
+                "count": count,
+            },
+        ).all()
+        low = connection.execute(
+            select(CLASSES.c.low0, CLASSES.c.low1).where(CLASSES.c.nclsid == nclsid)
+        ).one()
+        changes = [
+            self._change(
+                nclsid,
+                Action(row.action),
+                (row.ts0, row.ts1),
+                row.key,
+                bytes(row.body),
+                None if row.delta is None else bytes(row.delta),
+            )
+            for row in found
+        ]
+        return changes, (low[0], low[1])
+
+    def _change(
+        self,
+        nclsid: int,
+        action: Action,
+        stamp: Stamp,
+        key: str | None,
+        body: bytes,
+        delta: bytes | None = None,
+    ) -> Change:
+        first = self.first_index
+        bodies: dict[Encoding, bytes] = {}
+        if first == STORED_FIRST_INDEX:
+            bodies[Encoding.INDEXNOTZERO] = body
+        change = StoredChange(nclsid, action, stamp, key, bodies, 0, None, first, body, self.model)
+        if delta is not None:
+            if first != STORED_FIRST_INDEX:
+                value = change.read_delta(delta)
+                delta = encode_nclass(value, Encoding.INDEXDELTA, first_index=first)
+            bodies[Encoding.INDEXDELTA] = delta
+        return change
+
+
+def _query(stored: StoredClass, *, has_deleted: bool) -> Select[Any]:
+    assert stored.table is not None
+    column = stored.table.c
+    after = tuple_(bindparam("ts0", type_=BigInteger), bindparam("ts1", type_=BigInteger))
+    keys = [column[key.name] for key in stored.flat.key]
+    query = (
+        select(column.ts0, column.ts1, column["del"], column[BODY], *keys)
+        .where(tuple_(column.ts0, column.ts1) > after)
+        .order_by(column.ts0, column.ts1)
+        .limit(bindparam("count"))
+    )
+    return query if has_deleted else query.where(column["del"] == 0)
+
+
+def _key_reader(flat: Flat) -> Callable[[list[Any]], Key]:
+    """The key as an object's own is, from what a driver makes of its columns."""
+    makers: dict[str, Callable[[Any], Any]] = {"bool": bool, "uint_64": _uint64, "bytes": bytes}
+    odd = [(i, makers[c.kind]) for i, c in enumerate(flat.key) if c.kind in makers]
+    if not odd:
+        return tuple
+
+    def read(values: list[Any]) -> Key:
+        for place, make in odd:
+            values[place] = make(values[place])
+        return tuple(values)
+
+    return read
+
+
+def _uint64(value: Any) -> int | str:
+    return value if isinstance(value, str) else int(value)
+
+
+def class_states(connection: Connection) -> dict[int, ClassState]:
+    """Generation and stamps of all classes."""
+    return {
+        row.nclsid: ClassState(row.generation, (row.ts0, row.ts1), (row.low0, row.low1))
+        for row in connection.execute(select(CLASSES))
+    }
+
+
+def count_rows(
+    connection: Connection, classes: dict[int, StoredClass]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """How many objects each stored class has, and how many deleted ones."""
+    live: dict[str, int] = {}
+    deleted: dict[str, int] = {}
+    for stored in classes.values():
+        if stored.table is not None:
+            mark = stored.table.c["del"]
+            query = select(mark, func.count()).group_by(mark)
+            counts = {row[0]: row[1] for row in connection.execute(query)}
+            live[stored.nclass.name] = counts.get(0, 0)
+            deleted[stored.nclass.name] = counts.get(1, 0)
+    return live, deleted
+
+
+def prune_transactions(connection: Connection, before: int, most: int) -> bool:
+    """Forget some ids of transactions; False when there are no more to forget."""
+    at = TRANSACTIONS.c.at
+    count = connection.execute(select(func.count()).select_from(TRANSACTIONS)).scalar_one()
+    if count > most:
+        query = select(at).order_by(at).limit(1).offset(count - most - 1)
+        before = max(before, connection.execute(query).scalar_one() + 1)
+    old = select(TRANSACTIONS.c.id).where(at < before).limit(_PORTION)
+    gone = connection.execute(delete(TRANSACTIONS).where(TRANSACTIONS.c.id.in_(old)))
+    return gone.rowcount >= _PORTION
+
+
+def prune_changes(connection: Connection, before: int, most: int) -> bool:
+    """Remove some of the log of changes; False when there is no more to remove."""
+    ts0, ts1 = CHANGES.c.ts0, CHANGES.c.ts1
+    count = connection.execute(select(func.count()).select_from(CHANGES)).scalar_one()
+    if count > most:
+        query = select(ts0).order_by(ts0).limit(1).offset(count - most - 1)
+        before = max(before, connection.execute(query).scalar_one() + 1)
+    is_more = False
+    classes = select(CLASSES.c.nclsid).order_by(CLASSES.c.nclsid).with_for_update()
+    for nclsid in connection.execute(classes).scalars().all():
+        old = (
+            select(ts0, ts1)
+            .where(CHANGES.c.nclsid == nclsid, ts0 < before)
+            .order_by(ts0, ts1)
+            .limit(_PORTION)
+        )
+        found = connection.execute(old).all()
+        if found:
+            last = found[-1]
+            here = tuple_(ts0, ts1) <= tuple_(*last)
+            connection.execute(delete(CHANGES).where(CHANGES.c.nclsid == nclsid, here))
+            low = update(CLASSES).where(CLASSES.c.nclsid == nclsid)
+            connection.execute(low.values(low0=last[0], low1=last[1]))
+            is_more = is_more or len(found) >= _PORTION
+    return is_more

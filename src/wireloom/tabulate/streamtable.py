@@ -1,0 +1,146 @@
+"""The open streams of a capture: events in, frames and rows of `errors` out, in lots.
+
+This is the one loop that reads captures. `Tabulator` decodes its lots to record batches, and
+`wireloom.open_capture` to objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from wireloom.captures import (
+    NO_TIME,
+    Counts,
+    Damage,
+    Dropped,
+    Event,
+    Gap,
+    Stream,
+    StreamData,
+    StreamEnd,
+)
+from wireloom.rows import shown
+from wireloom.tabulate.desk import Desk
+from wireloom.tabulate.lots import Lot, Origin, Piece
+from wireloom.tabulate.streams import StreamReader, error_row
+
+__all__ = ["StreamTable"]
+
+MAX_UNDECIDED: Final = 64 << 20
+"""Bytes of streams whose format is not known yet; above that it is decided with what there is."""
+
+
+class StreamTable:
+    """Reads the streams of one capture; for one thread."""
+
+    def __init__(self, make_desk: Callable[[Callable[[Piece], None]], Desk]) -> None:
+        """No stream is open.
+
+        Args:
+            make_desk: what the streams share, given where their pieces go.
+        """
+        self._desk = make_desk(self._put)
+        self._streams: dict[int, StreamReader] = {}
+        self._undecided = 0
+        self.lot = Lot()
+        """What was read since the last `take`."""
+
+    def feed(self, event: Event) -> None:
+        """Take the next event."""
+        if isinstance(event, StreamData):
+            reader = self.reader(event.stream)
+            before = reader.undecided
+            reader.data(event)
+            self._undecided += reader.undecided - before
+            if self._undecided > MAX_UNDECIDED:
+                self._decide_all()
+        elif isinstance(event, StreamEnd):
+            reader = self.reader(event.stream)
+            self._undecided -= reader.undecided
+            reader.end()
+            del self._streams[event.stream.number]
+            self._end(reader.origin, event.counts)
+        elif isinstance(event, Gap):
+            reader = self.reader(event.stream)
+            self._undecided -= reader.undecided
+            reader.gap(event)
+            self._gap(event, reader.origin)
+        elif isinstance(event, Dropped):
+            self.reader(event.stream).dropped(event)
+        else:
+            self._damage(event)
+
+    def take(self) -> Lot:
+        """What was read since the last time."""
+        lot, self.lot = self.lot, Lot()
+        return lot
+
+    def look(self) -> None:
+        """Have all streams give away what is complete by now."""
+        for reader in self._streams.values():
+            reader.look()
+
+    def close(self) -> None:
+        """Streams that have not ended end here."""
+        for reader in self._streams.values():
+            reader.end()
+            self._end(reader.origin, reader.counts)
+        self._streams.clear()
+
+    def reader(self, stream: Stream) -> StreamReader:
+        """The reader of a stream, which is made when it is first asked for."""
+        reader = self._streams.get(stream.number)
+        if reader is None:
+            reader = self._streams[stream.number] = StreamReader(stream, self._desk)
+        return reader
+
+    def __iter__(self) -> Iterator[StreamReader]:
+        """The readers of all open streams."""
+        return iter(self._streams.values())
+
+    def _decide_all(self) -> None:
+        for reader in self._streams.values():
+            reader.decide()
+        self._undecided = 0
+
+    def _put(self, piece: Piece) -> None:
+        self.lot.add(piece)
+
+    def _end(self, origin: Origin, counts: Counts) -> None:
+        self.lot.ended.append((origin, counts))
+        self.lot.frames += 1
+
+    def _gap(self, event: Gap, origin: Origin) -> None:
+        self.lot.frames += 1
+        self.lot.gaps.append(
+            {
+                "source": origin.source,
+                "stream": origin.name,
+                "offset": event.offset,
+                "length": event.length,
+                "ts_before_ns": _known(event.ts_before_ns),
+                "ts_after_ns": _known(event.ts_after_ns),
+            }
+        )
+
+    def _damage(self, event: Damage) -> None:
+        row = error_row(
+            shown(event.source),
+            "",
+            event.offset,
+            min(event.length, (1 << 31) - 1),
+            event.ts_ns,
+            layer="capture",
+            format=None,
+            code=event.code,
+            reason=event.reason,
+            at=event.offset,
+            field=event.layer,
+            raw=event.data,
+        )
+        self.lot.add(Piece(Origin(row["source"], ""), None, None, [row], 0))
+
+
+def _known(ts_ns: int) -> int | None:
+    return None if ts_ns == NO_TIME else ts_ns

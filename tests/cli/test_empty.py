@@ -1,0 +1,36 @@
+"""An empty input means the same to every command: nothing in it, which is said, and no error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+COMMANDS = [
+    "decode",
+    "decode -f nrep",
+    "decode --tables frames",
+    "decode --tables frames --csv",
+    "stat",
+    "stat --json",
+    "inspect",
+    "inspect -f tibmsg",
+    "convert --to json",
+    "convert -f tibmsg --to tibrv",
+    "encode",
+]
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_an_empty_input_is_no_error_and_is_said(run: Any, tmp_path: Path, words: str) -> None:
+    path = tmp_path / "empty"
+    path.write_bytes(b"")
+    assert "the input is empty\n" in run(*words.split(), path).stderr
+    assert "the input is empty\n" in run(*words.split(), stdin=b"").stderr
+
+
+def test_an_empty_file_goes_into_a_lake_without_an_error(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "empty.bin"
+    path.write_bytes(b"")
+    run("pipeline", path, "-o", tmp_path / "lake", "--master", "none")

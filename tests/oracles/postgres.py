@@ -1,0 +1,126 @@
+"""A PostgreSQL of our own: in a temporary folder, on a socket there, gone when the tests are."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+__all__ = ["MISSING", "Server", "find_binaries", "running"]
+
+MISSING: Final = (
+    "PostgreSQL is not installed (initdb and postgres are looked for in PATH and Debian's folders)"
+)
+_USERS: Final = ("postgres", "nobody")
+"""Whose a server may be when tests run as root, which PostgreSQL refuses."""
+
+
+def find_binaries() -> Path | None:
+    """The folder of PostgreSQL's programs, the newest if there are several."""
+    found = shutil.which("initdb")
+    if found is not None and Path(found).with_name("postgres").exists():
+        return Path(found).resolve().parent
+    folders = Path("/usr/lib/postgresql").glob("*/bin/initdb")
+    newest = sorted(folders, key=lambda path: int(path.parts[-3].partition(".")[0]))
+    return newest[-1].parent if newest else None
+
+
+class Server:
+    """A server that can be stopped and started again."""
+
+    def __init__(self, binaries: Path, folder: Path, *, is_durable: bool = False) -> None:
+        self.binaries = binaries
+        self.folder = folder
+        self.data = folder / "data"
+        self._is_durable = is_durable
+        self._process: subprocess.Popen[bytes] | None = None
+        self._user = next(iter(_existing(_USERS)), None) if os.geteuid() == 0 else None
+        if self._user is not None:
+            shutil.chown(folder, self._user)
+        self._databases = 0
+        self._run("initdb", "-D", str(self.data), "-U", "wireloom", "-A", "trust", "--no-sync")
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [str(self.binaries / program), *arguments]
+        done = subprocess.run(
+            command, user=self._user, cwd=self.folder, capture_output=True, timeout=60, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"{program}: {done.stderr.decode(errors='replace')}")
+
+    def url(self, database: str = "postgres") -> str:
+        """Address of a database."""
+        return f"postgresql://wireloom@/{database}?host={self.folder}"
+
+    def new_database(self) -> str:
+        """Address of a new, empty database."""
+        self._databases += 1
+        name = f"test{self._databases}"
+        self._run("createdb", "-h", str(self.folder), "-U", "wireloom", name)
+        return self.url(name)
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        options = {
+            "listen_addresses": "",
+            "unix_socket_directories": str(self.folder),
+            "max_connections": "60",
+            "shared_buffers": "32MB",
+            # What is killed in tests are programs, not the machine.
+            "fsync": "on" if self._is_durable else "off",
+        }
+        command = [str(self.binaries / "postgres"), "-D", str(self.data)]
+        for name, value in options.items():
+            command += ["-c", f"{name}={value}"]
+        with (self.folder / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                user=self._user,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                process_group=0,  # Ctrl-C is for the tests
+            )
+        deadline = time.monotonic() + 60
+        while True:
+            with contextlib.suppress(RuntimeError):
+                self._run("pg_isready", "-h", str(self.folder), "-t", "1")
+                return
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError((self.folder / "server.log").read_text(errors="replace"))
+            time.sleep(0.05)
+
+    def stop(self, mode: str = "fast") -> None:
+        """Stop it: ``fast`` ends connections, ``immediate`` is a crash."""
+        if self._process is not None:
+            self._run("pg_ctl", "stop", "-D", str(self.data), "-m", mode, "-w")
+            self._process.wait(30)
+            self._process = None
+
+
+def _existing(names: tuple[str, ...]) -> Iterator[str]:
+    import pwd
+
+    for name in names:
+        with contextlib.suppress(KeyError):
+            yield pwd.getpwnam(name).pw_name
+
+
+@contextlib.contextmanager
+def running(binaries: Path, *, is_durable: bool = False) -> Iterator[Server]:
+    """A server, for as long as the block lasts; durable only if that is to be measured."""
+    # The name of a socket has little room, so not in pytest's own folder.
+    with tempfile.TemporaryDirectory(prefix="wlpg-") as folder:
+        server = Server(binaries, Path(folder), is_durable=is_durable)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop("immediate")
