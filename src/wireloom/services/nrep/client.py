@@ -32,7 +32,8 @@ from wireloom.services._shell.addresses import Address
 from wireloom.services._shell.logs import get_log
 from wireloom.services._shell.tasks import Tasks
 from wireloom.services.nrep.balance import Balancer, Policy
-from wireloom.services.nrep.connection import Channel, Connection, Offer
+from wireloom.services.nrep.channels import Channel, Offer
+from wireloom.services.nrep.connection import Connection
 from wireloom.services.nrep.discovery import BROADCAST, Found, discover
 from wireloom.services.nrep.streams import SocketWriter, StreamChannel
 from wireloom.services.nrep.trust import Trust
