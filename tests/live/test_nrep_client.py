@@ -21,7 +21,7 @@ from wireloom.errors import (
     StateError,
     TrustError,
 )
-from wireloom.formats.nrep import SocketControl, SocketData, SocketFlags
+from wireloom.formats.nrep import OpenSocket, SocketControl, SocketData, SocketFlags
 from wireloom.formats.nrep.extensions import NO_FEATURES, Reason
 from wireloom.services._shell.addresses import Address
 from wireloom.services._shell.sections import LimitSettings, TlsSettings
@@ -329,6 +329,39 @@ def test_a_refused_socket_is_tried_at_another_instance(tmp_path: Path) -> None:
             with pytest.raises(RefusedError):
                 await b.open("db")
             assert len(await b.find("db")) == 1
+
+    run(main())
+
+
+def test_an_offer_that_is_taken_back_at_once_and_a_publisher_that_fails_cost_one_socket(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        async with served(tmp_path) as entry, Client(entry.listen, trust=entry.trust) as client:
+
+            def fails(offer: Any) -> None:
+                raise ValueError("a mistake")
+
+            await client.publish("echo", echo)
+            await client.publish_offers("broken", fails)
+            raw = await entry.raw()
+            ids = iter([b"s" * 10])
+            entry.service.table._new_socket_id = ids.__next__
+            (instance,) = await raw.find("echo")
+            # Both arrive at the publisher in one piece.
+            raw.send(OpenSocket(nonce=1, instance_id=instance))
+            raw.send(control(b"s" * 10, SocketFlags.CLOSE))
+            assert isinstance(await raw.next(), SocketControl)
+            await entry.until("sockets_closed", 1)
+            entry.service.table._new_socket_id = lambda: random.randbytes(10)
+            with pytest.raises(RefusedError):
+                await client.open("broken")
+            reader, writer = await client.open("echo")
+            writer.write(b"still there")
+            assert await reader.readexactly(11) == b"still there"
+            writer.close()
+            assert client.counts.lost == 0
+            await raw.close()
 
     run(main())
 

@@ -375,8 +375,15 @@ class Client:
         if publication is None:
             self.counts.refused += 1
             offer.refuse()
-        else:
+            return
+        try:
             publication.take(offer)
+        except StateError:  # the requester has given up already
+            self.counts.refused += 1
+        except Exception as error:  # of whoever publishes: the other sockets go on
+            self.counts.refused += 1
+            log.error("offer_failed", app=publication.app, error=repr(error), exc_info=error)
+            offer.refuse()
 
     async def _serve(self, serve: Serve, channel: StreamChannel) -> None:
         try:
