@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 # This folder itself must not be on the path: a benchmark may be called like a standard module.
 sys.path[0] = str(HERE.parent)
 
-NOT_BENCHMARKS = {"run", "cases"}
+NOT_BENCHMARKS = {"run", "cases", "layouts"}
 
 
 def names() -> list[str]:

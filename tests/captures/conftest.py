@@ -19,6 +19,7 @@ from wireloom.captures import (
     ReassemblyLimits,
     StreamData,
     StreamEnd,
+    Suspect,
 )
 
 
@@ -33,6 +34,7 @@ class Seen:
     gaps: list[tuple[int, int]] = field(default_factory=list)
     gap_times: list[tuple[int, int]] = field(default_factory=list)
     drops: list[tuple[str, bytes]] = field(default_factory=list)
+    suspects: list[tuple[int, int]] = field(default_factory=list)
     end: str = ""
     length: int = -1
     counts: Counts = field(default_factory=Counts)
@@ -93,6 +95,9 @@ def read_events(capture: Capture) -> Result:
             seen.gaps.append((event.offset, event.length))
             seen.gap_times.append((event.ts_before_ns, event.ts_after_ns))
             seen.data += bytes(event.length)
+        elif isinstance(event, Suspect):
+            assert event.offset == len(seen.data)
+            seen.suspects.append((event.offset, event.length))
         elif isinstance(event, Dropped):
             seen.drops.append((event.code, event.data))
         else:

@@ -430,6 +430,7 @@ def test_a_good_copy_that_comes_after_a_bad_one_was_used_is_a_conflict(read, sen
     stream = read(traffic.pcap(packets), limits=limits).only
     assert stream.data[30:40] == b"\3\3\3\3\2\3\3\3\3\3"
     assert stream.drops == [("conflict", b"\3" * 10)]
+    assert len(stream.suspects) == 1
     assert (stream.counts.conflict, stream.counts.duplicate) == (10, 10)
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from wireloom.cli import _csv, _parquet, _progress
 from wireloom.cli._parquet import TableFiles, file_schema
-from wireloom.formats import get
+from wireloom.formats import get, tibmsg
 from wireloom.generate import Manifest
 from wireloom.tables import arrow_schema, table, table_names
 from wireloom.view import escape
@@ -432,3 +432,13 @@ def test_bytes_in_csv_are_hex_wherever_their_array_starts() -> None:
     for first in range(len(values) + 1):
         expected = [None if each is None else each.hex() for each in values[first:]]
         assert _csv._hex(column[first:]).to_pylist() == expected
+
+
+def test_columns_that_are_empty_are_told(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "x.bin"
+    path.write_bytes(tibmsg.build({"SYM": "ABC", "N": "ten"}).encode() * 3)
+    target = tmp_path / "x.parquet"
+    columns = "SYM,N:i64,NOPE"
+    result = run("decode", path, "--tables", "wide", "--columns", columns, "-o", target)
+    assert "note: no message has a value for N, NOPE" in result.stderr
+    assert "note: 3 values did not fit the type of their column" in result.stderr

@@ -18,7 +18,7 @@ from typing import Any
 
 import wireloom
 from oracles.tabled import plain_rows
-from wireloom.captures import NO_TIME, Damage, Dropped, Event, Gap, StreamData, StreamEnd
+from wireloom.captures import NO_TIME, Damage, Dropped, Event, Gap, StreamData, StreamEnd, Suspect
 from wireloom.columnar.packets import packet_row
 from wireloom.errors import DecodeError
 from wireloom.framing import Frame, Problem
@@ -142,6 +142,12 @@ def captured_rows(events: Iterable[Event], format: str, *, include_raw: bool = F
                     "ts_before_ns": _known(event.ts_before_ns),
                     "ts_after_ns": _known(event.ts_after_ns),
                 },
+            )
+        elif isinstance(event, Suspect):
+            key = _key(event.stream, event.offset, event.length, _known(event.ts_ns))
+            row = {"layer": "stream", "format": format, "code": "suspect", "at": event.offset}
+            dropped.setdefault(event.stream.number, []).append(
+                key | row | {"field": "", "raw": b""}
             )
         elif isinstance(event, Dropped):
             key = _key(event.stream, event.offset, len(event.data), _known(event.ts_ns))
@@ -362,7 +368,9 @@ def check_accounts(found: Rows, captured: int | None = None) -> None:
         errors = [
             each
             for each in found.get("errors", [])
-            if (each["source"], each["stream"]) == here and not each["path"]
+            if (each["source"], each["stream"]) == here
+            and not each["path"]
+            and each["code"] != "suspect"  # a note about bytes that are read
         ]
         cut = sum(each["frame_length"] for each in errors if each["code"] == "gap")
         bad = sum(each["frame_length"] for each in errors if each["code"] != "gap")

@@ -123,3 +123,17 @@ def test_schemas_of_wide_tables_are_what_their_texts_say(spark: SparkSession) ->
 
     made = wide_table([("A", "decimal(9,2)"), ("B", "f64"), ("C", "date"), ("D", "time")])
     assert spark_schema(made) == StructType.fromDDL(spark_ddl(made))
+
+
+def test_types_of_wide_columns_come_from_the_values(spark: SparkSession) -> None:
+    options: Any = {"format": "tibmsg", "table": "wide", "columns": ("BIDSIZE",)}
+    wide = decode_column(messages(spark), "payload", select=("BIDSIZE",), keep=(), **options)
+    assert wide.schema["BIDSIZE"].dataType.simpleString() == "bigint"
+    assert sorted(row[0] for row in wide.collect()) == [1, 2, 3, 5]
+    stream = (
+        spark.readStream.format("rate")
+        .load()
+        .selectExpr("cast(cast(value as string) as binary) payload")
+    )
+    with pytest.raises(OptionError, match="BIDSIZE needs a type"):
+        decode_column(stream, "payload", **options)

@@ -128,6 +128,10 @@ def test_a_good_copy_of_what_was_read_with_a_bad_checksum_is_told():
     found, totals = _run(conflicting(), formats=("tibmsg",))
     rows = [row for row in found["errors"] if row["code"] == "conflict"]
     assert [(row["layer"], row["raw"]) for row in rows] == [("stream", FRAMES[0])]
+    rows = [row for row in found["errors"] if row["code"] == "suspect"]
+    key = ("frame_offset", "frame_length", "layer")
+    size = len(FRAMES[0])
+    assert [tuple(row[name] for name in key) for row in rows] == [(size, size, "stream")]
     assert totals.conflict == len(FRAMES[0])
     assert [row["conflict"] for row in found["accounting"]] == [len(FRAMES[0])]
 

@@ -10,6 +10,7 @@ import pytest
 from wireloom.errors import OptionError, SourceError
 from wireloom.formats import tibmsg
 from wireloom.formats.blaze import from_blz
+from wireloom.generate import generate
 from wireloom.tables import table_names
 from wireloom.tabulate import Settings, tabulate
 from wireloom.wire import Limits
@@ -105,6 +106,58 @@ def test_wide_columns_get_the_types_of_the_first_frames(tmp_path):
     assert made.columns == ("SYM:text", "N:i64", "P:decimal(18,4)", "Q:text")
     batch = dict(tabulate(path, tables=("wide",), columns=("N",)))["wide"]
     assert batch.column("N").to_pylist() == [10, 10, 10]
-    # What can be read once only is not looked at before.
     batch = dict(tabulate(io.BytesIO(path.read_bytes()), columns=("N",), tables=("wide",)))["wide"]
-    assert batch.column("N").to_pylist() == [None] * 3
+    assert batch.column("N").to_pylist() == [10, 10, 10]
+
+
+class _Pipe(io.RawIOBase):
+    """Can be read once, a few bytes at a time."""
+
+    def __init__(self, data):
+        self._data = io.BytesIO(data)
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        data = self._data.read(min(len(buffer), 7000))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def test_types_come_from_pipes_too():
+    data = tibmsg.build({"SYM": "ABC", "N": 10}).encode() * 20_000
+    assert len(data) > 1 << 18  # more than is looked at
+    pipe = io.BufferedReader(_Pipe(data))
+    rows = [batch for name, batch in tabulate(pipe, columns=("N", "SYM"), tables=("wide",))]
+    assert sum(batch.num_rows for batch in rows) == 20_000
+    assert {value for batch in rows for value in batch.column("N").to_pylist()} == {10}
+    pipe = io.BufferedReader(_Pipe(data[:40]))
+    (batch,) = (batch for name, batch in tabulate(pipe, columns=("N",), tables=("wide",)))
+    assert batch.column("N").to_pylist() == [10]
+
+
+def test_types_come_from_messages_in_messages_and_from_rare_ones(tmp_path):
+    path = tmp_path / "nested.pcap"
+    generate(path, ["tibmsg-in-tibrv"], messages=300, container="pcap", one_way=True)
+    made = Settings(tables=("wide",), columns=("SYMBOL", "BID")).resolved([path])
+    assert made.columns == ("SYMBOL:text", "BID:decimal")
+    common = tibmsg.build({f"F{number}": number for number in range(60)}).encode()
+    path.write_bytes(common * 4000 + tibmsg.build({"RARE": 1.5}).encode())
+    made = Settings(tables=("wide",), columns=("RARE",)).resolved([path])
+    assert made.columns == ("RARE:f64",)
+
+
+def test_types_come_from_the_dictionary_where_there_is_no_data(tmp_path):
+    cfile = tmp_path / "fields.cf"
+    cfile.write_text("BID { CLASS_ID 22; DATA_TYPE grocery; DATA_SIZE 9; }")
+    options = {"tables": ("wide",), "columns": ("BID", "ASK"), "dictionary": str(cfile)}
+    assert Settings(**options).resolved([]).columns == ("BID:decimal", "ASK:text")
+
+
+def test_texts_of_which_some_are_dates_stay_texts(tmp_path):
+    path = tmp_path / "x"
+    some = [tibmsg.build({"DAY": text}).encode() for text in ("14 MAR 2024", "tomorrow")]
+    path.write_bytes(b"".join(some))
+    made = Settings(tables=("wide",), columns=("DAY",)).resolved([path])
+    assert made.columns == ("DAY:text",)

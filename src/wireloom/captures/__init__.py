@@ -18,6 +18,7 @@ from wireloom.captures.events import (
     Stream,
     StreamData,
     StreamEnd,
+    Suspect,
 )
 from wireloom.captures.pcap import PcapWriter
 from wireloom.captures.pcapng import PcapngWriter
@@ -47,6 +48,7 @@ __all__ = [
     "Stream",
     "StreamData",
     "StreamEnd",
+    "Suspect",
     "TcpRecording",
     "packet_ranges",
 ]

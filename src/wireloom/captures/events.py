@@ -21,6 +21,7 @@ __all__ = [
     "Stream",
     "StreamData",
     "StreamEnd",
+    "Suspect",
 ]
 
 
@@ -72,6 +73,16 @@ class Gap:
     """Time of the last packet before the hole."""
     ts_after_ns: int
     """Time of the first packet behind it; `NO_TIME` if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """Bytes of a stream that come next: their checksum is bad, where those of others are good."""
+
+    stream: Stream
+    offset: int
+    length: int
+    ts_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,4 +155,4 @@ class Damage:
     ts_ns: int = NO_TIME
 
 
-Event = StreamData | Gap | Dropped | StreamEnd | Damage
+Event = StreamData | Gap | Suspect | Dropped | StreamEnd | Damage

@@ -6,6 +6,7 @@ Everything that looks for captures does it here, so that one path means the same
 from __future__ import annotations
 
 import glob
+import io
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -31,6 +32,7 @@ __all__ = [
     "is_there",
     "natural_key",
     "open_file",
+    "open_sample",
     "open_source",
     "size_and_time",
 ]
@@ -38,6 +40,9 @@ __all__ = [
 _SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
 _WILD: Final = re.compile(r"[*?\[]")
 _NUMBER: Final = re.compile(r"(\d+)")
+
+_SAMPLE: Final = 1 << 20
+"""Bytes of a remote file that are looked into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +182,22 @@ def open_source(path: str) -> Source:
         SourceError: the file cannot be opened.
     """
     return cast("BinaryIO", _Named(path)) if is_remote(path) else path
+
+
+def open_sample(path: str) -> Source:
+    """What can be read twice, to look into it: a local path, or the start of a remote file.
+
+    Raises:
+        OptionError: nobody knows how to read the address.
+        SourceError: the file cannot be opened.
+    """
+    if not is_remote(path):
+        return path
+    source = _Named(path)
+    try:
+        return io.BytesIO(source.read(_SAMPLE))
+    finally:
+        source.close()
 
 
 def examine(path: str) -> CaptureFile:

@@ -17,8 +17,9 @@ capture is cut into chunks):
 * **One way.** Acknowledgements are not looked at, so one direction is enough, at the same cost.
 * **Damage.** In a stream whose checksums are right, a segment with a wrong one waits for a right
   copy, which then takes its place; the wrong one is dropped as ``checksum``. If none comes within
-  the limits, it is used after all where its place is certain: next to other bytes of the stream. A
-  right copy that comes even later is dropped as ``conflict``, and counted.
+  the limits, it is used after all where its place is certain: next to other bytes of the stream,
+  and told of as `Suspect`. A right copy that comes even later is dropped as ``conflict``, and
+  counted.
 * **Network cards** join segments and leave checksums to fill in (GRO, LRO, TSO). A wrong checksum
   of a packet longer than an MTU, one that is zero or only begun, or every fourth one wrong: from
   there on the stream's checksums mean nothing, and nothing is dropped for them.
@@ -44,6 +45,7 @@ from wireloom.captures.events import (
     Stream,
     StreamData,
     StreamEnd,
+    Suspect,
 )
 from wireloom.captures.fragments import Fragments
 from wireloom.errors import OptionError
@@ -227,7 +229,7 @@ class Reassembler:
             # Most batches are full ones: only a file that is a single small batch needs less.
             self._room = self._batch if self._room else wanted
             # What one packet may set free comes on top.
-            most = self._room + 6 * self._limits.max_flow_packets + 64
+            most = self._room + 7 * self._limits.max_flow_packets + 64
             self._pieces = self._kernel.StreamEvents(most, 1)
             self._streams.use(self._pieces)
 
@@ -423,6 +425,8 @@ class Reassembler:
             elif kind == kinds.PIECE_GAP:
                 before, after = pieces.run_ts[run], pieces.run_other[run]
                 add(Gap(streams[number], offset, length, before, after))
+            elif kind == kinds.PIECE_SUSPECT:
+                add(Suspect(streams[number], offset, length, pieces.run_ts[run]))
             elif kind == kinds.PIECE_DROP:
                 code = _DROPS[pieces.run_other[run]]
                 dropped = bytes(out[at : at + length])

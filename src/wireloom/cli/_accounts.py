@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from wireloom.cli._sizes import count
+from wireloom.tables import KEY
 from wireloom.view import clip, escape
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from wireloom.tabulate.accounting import Account, Totals
 
-__all__ = ["UNKNOWN", "left_out_lines", "problem_lines", "summary_lines", "to_json"]
+__all__ = ["UNKNOWN", "WideNotes", "left_out_lines", "problem_lines", "summary_lines", "to_json"]
 
 MAX_CODES = 5
 """Kinds of problems that a summary lists, the most frequent first."""
@@ -27,6 +30,7 @@ LEFT_OUT = {
     "encapsulated": "encapsulated, not read",
 }
 """What packets in no stream are called."""
+_WIDE_KEY = frozenset(column.name for column in KEY)
 UNKNOWN = "unrecognised"
 """What streams of no known format are called."""
 
@@ -62,6 +66,38 @@ def left_out_lines(totals: Totals) -> Iterator[str]:
             for kind, (packets, size) in totals.left_out.items()
         ]
         yield f"packets in no stream: {'; '.join(parts)}"
+
+
+class WideNotes:
+    """What would make a column of the wide table emptier than one might think."""
+
+    def __init__(self) -> None:
+        self._filled: dict[str, int] = {}
+        self._misfits = 0
+
+    def watch(self, found: Iterable[tuple[str, pa.RecordBatch]]) -> Iterator[Any]:
+        """The same batches; those of the wide table are looked at."""
+        for name, batch in found:
+            if name == "wide":
+                self._add(batch)
+            yield name, batch
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            if name == "misfits":
+                self._misfits += column.sum().as_py() or 0
+            elif name not in _WIDE_KEY:
+                filled = len(column) - column.null_count
+                self._filled[name] = self._filled.get(name, 0) + filled
+
+    def lines(self) -> Iterator[str]:
+        """Which columns have no value, and how many values did not fit."""
+        empty = [escape(name) for name, number in self._filled.items() if not number]
+        if empty:
+            yield f"note: no message has a value for {', '.join(empty)}"
+        if self._misfits:
+            values = count(self._misfits, "value")
+            yield f"note: {values} did not fit the type of their column; misfits says where"
 
 
 def to_json(totals: Totals) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from wireloom.cli._accounts import WideNotes
 from wireloom.cli._capture import say_if_empty, worker_count
 from wireloom.cli._flat import plain
 from wireloom.cli._options import (
@@ -137,14 +138,14 @@ def write_tables(
 ) -> Totals:
     """Write the tables of captures where the output options say."""
     from wireloom.tabulate import Totals
-    from wireloom.tabulate.reading import resolved
+    from wireloom.tabulate.reading import sampled
 
-    settings = resolved(settings, sources)
-    totals = Totals()
+    settings, sources = sampled(settings, sources)
+    totals, notes = Totals(), WideNotes()
     started = time.monotonic()
     # A path without a suffix of a text or file is a folder: tables were asked for.
     if writing.path is None or suffix_of(writing.path) in SUFFIXES:
-        found = batches(names, sources, settings, workers, quiet, totals)
+        found = notes.watch(batches(names, sources, settings, workers, quiet, totals))
         _write_rows(found, wanted, settings, writing, limit, names)
     else:
         if limit is not None:
@@ -152,10 +153,13 @@ def write_tables(
         _check_target(writing.path, wanted, names)
         # Files are written several times slower than one thread decodes: more of them would only
         # make rows wait, in memory.
-        found = batches(names, sources, settings, workers or 1, quiet, totals)
+        found = notes.watch(batches(names, sources, settings, workers or 1, quiet, totals))
         files = _write_files(found, wanted, settings, writing, file_bytes)
         if not quiet:
             _show_files(files, time.monotonic() - started)
+    if not quiet:
+        for line in notes.lines():
+            click.echo(line, err=True)
     return totals
 
 

@@ -83,6 +83,9 @@ FIELD_BITS: Final = {
 }
 """The kernel's bits for the columns of `fields` that are not of the key."""
 
+_QUICK: Final = V_POSITION | V_TYPE | V_SIZE | V_NAME | V_TEXT | V_INT | V_REAL | V_DECIMAL | V_HINT
+"""The columns that the kernel's quick paths fill, so that fewer would take longer."""
+
 _MESSAGES: Final = {
     "format": messagerows.G_FORMAT,
     "dialect": messagerows.G_DIALECT,
@@ -229,6 +232,8 @@ class FieldBatches(_TableBatches):
         want = _bits(wanted, FIELD_BITS)
         for type in wide_types:
             want |= _WIDE_NEEDS[type.partition("(")[0]] | V_BLANK
+        if wanted is not None and format != "qform":
+            want |= _QUICK  # filled for nothing if need be, which is quicker than without
         dense = V_INT | V_REAL
         if format is None or get(format).columns().has_hints:
             dense |= V_DECIMAL | V_HINT

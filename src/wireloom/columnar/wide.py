@@ -20,7 +20,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
@@ -98,13 +98,32 @@ def choose(columns: Iterable[str], known: Mapping[str, str]) -> Choice:
     return choice
 
 
-def infer(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """What type the column of each field should have, judged by rows of the `fields` table."""
-    seen: dict[str, set[str]] = {}
-    for row in rows:
-        if row["name"] is not None and not row["path"]:
-            seen.setdefault(row["name"], set()).add(_type_of(row))
-    return {name: _common(types) for name, types in seen.items()}
+def infer(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """What type the column of each field should have, judged by rows of the `fields` table.
+
+    Those of messages in messages count, too: they have wide rows of their own.
+    """
+    found = Inference()
+    found.add(rows)
+    return found.types
+
+
+class Inference:
+    """Types of columns by the values that were met so far; more of them can make a type wider."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, set[str]] = {}
+
+    def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """More rows of the `fields` table."""
+        for row in rows:
+            if row["name"] is not None:
+                self._seen.setdefault(row["name"], set()).add(_type_of(row))
+
+    @property
+    def types(self) -> dict[str, str]:
+        """The type of each field that was met."""
+        return {name: _common(types) for name, types in self._seen.items()}
 
 
 def _type_of(row: Mapping[str, Any]) -> str:
@@ -124,6 +143,8 @@ def _type_of(row: Mapping[str, Any]) -> str:
 
 def _common(types: set[str]) -> str:
     """One type for values of several; what does not fit it counts as a misfit later."""
+    if types <= {"text", "date", "time"} and len(types) > 1:
+        return "text"  # only some of the texts are spelt like a date
     for type in ("date", "time", "timestamp", "decimal", "f64", "i64", "bool", "text"):
         if type in types:
             return type

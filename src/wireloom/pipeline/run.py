@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from wireloom.arrow.arrays import from_rows
-from wireloom.captures.finding import is_remote, is_there
+from wireloom.captures.finding import is_there, open_sample
 from wireloom.errors import OptionError, SourceError
 from wireloom.lake import (
     Change,
@@ -201,8 +201,8 @@ class Runner:
                 f"{name}:{type or known[name]}" if type or name in known else name
                 for name, type in typed
             )
-        local = [path for path in paths if not is_remote(path)]
-        settings = dataclasses.replace(self._settings, columns=columns).resolved(local)
+        sources = [open_sample(path) for path in paths]
+        settings = dataclasses.replace(self._settings, columns=columns).resolved(sources)
         writing = self._options.writing
         self._job = Job(str(self._writing.root), self._writing.run, settings, writing)
 

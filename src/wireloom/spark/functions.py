@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 from wireloom.captures import NO_TIME, Counts, Stream, StreamData, StreamEnd
 from wireloom.errors import OptionError
 from wireloom.spark.schema import spark_schema
-from wireloom.tables import arrow_schema
+from wireloom.tables import arrow_schema, wide_column
 from wireloom.tabulate import Settings, Tabulator
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ __all__ = ["FUNCTION", "PayloadDecoder", "decode_column", "register_functions"]
 
 FUNCTION: Final = "wireloom_decode"
 """What the function is called in SQL."""
+
+_SAMPLE: Final = 1000
+"""Values that types of wide columns are taken from."""
 
 _NOT_HERE: Final = ("gaps", "accounting")
 """Tables about streams of captures, which a column is not."""
@@ -102,13 +106,30 @@ def _numbers(column: pa.Array) -> Any:
     )
 
 
-def _settings(format: str, table: str, options: Mapping[str, Any]) -> Settings:
+def _settings(
+    format: str,
+    table: str,
+    options: Mapping[str, Any],
+    sample: Callable[[], bytes] | None = None,
+) -> Settings:
+    """The settings; `sample` gives some values, for wide columns without a type."""
     if table in _NOT_HERE:
         raise OptionError(f"{table} is about the streams of captures; a column has none")
     select = options.get("select")
     chosen = {**options, "select": {table: tuple(select)}} if select else dict(options)
     settings = Settings(tables=(table,), formats=(format,)).changed(**chosen)
-    return settings.resolved(())
+    known = settings.field_types()
+    unknown = [
+        name
+        for name, type in map(wide_column, settings.columns or ())
+        if type is None and name not in known
+    ]
+    if unknown and sample is None:
+        raise OptionError(
+            f"{unknown[0]} needs a type, such as {unknown[0]}:decimal(18,4): its columns must be "
+            "known before anything is read"
+        )
+    return settings.resolved([io.BytesIO(sample())] if unknown and sample is not None else ())
 
 
 def decode_column(
@@ -132,15 +153,23 @@ def decode_column(
         table: which table the rows are of.
         keep: other columns to repeat in front of each row; all if not given.
         ts: a timestamp column with the time of each value.
-        options: those of `wireloom.tabulate.Settings`, and `select`: columns of the table.
+        options: those of `wireloom.tabulate.Settings`, and `select`: columns of the table. Wide
+            columns without a type get that of the dictionary, or of the first values; a stream has
+            none yet, so that its columns need types.
 
     Raises:
-        OptionError: an option has a bad value, or two columns would have the same name.
+        OptionError: an option has a bad value, a type is missing, or two columns would have the
+            same name.
     """
     from pyspark.sql import functions as sql
     from pyspark.sql.types import StructType
 
-    settings = _settings(format, table, options)
+    def sample() -> bytes:
+        value = sql.col(f"`{column}`").cast("binary")
+        found = frame.select(value.alias("__value")).where("__value is not null").limit(_SAMPLE)
+        return b"".join(bytes(row[0]) for row in found.collect())
+
+    settings = _settings(format, table, options, None if frame.isStreaming else sample)
     others = [name for name in frame.columns if name != column] if keep is None else list(keep)
     names = settings.table(table).names
     if both := sorted(set(others) & set(names)):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from wireloom.captures.finding import find_paths, is_remote
+from wireloom.captures.finding import find_paths, open_sample
 from wireloom.errors import OptionError
 from wireloom.pipeline.splitting import SPLIT_BYTES
 from wireloom.spark.filters import Mask
@@ -128,7 +128,7 @@ class SourceOptions:
             settings = settings.loaded()
         else:
             found = find_paths(self.paths, needed=False)
-            settings = settings.resolved([path for path in found if not is_remote(path)][:_LOOK])
+            settings = settings.resolved([open_sample(path) for path in found[:_LOOK]])
         return dataclasses.replace(self, settings=settings)
 
     @property

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import os
 from collections.abc import Callable, Iterable
-from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final, cast
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wireloom.arrow.arrays import strings
 from wireloom.captures import Capture, Counts, Progress, Source, Stream, StreamData, StreamEnd
 from wireloom.captures.bytesource import ByteSource
 from wireloom.captures.capture import source_list
@@ -17,7 +21,7 @@ from wireloom.captures.pcapng import is_pcapng
 from wireloom.columnar.framing import FrameBatch
 from wireloom.columnar.split import CHAIN, map_frames
 from wireloom.columnar.stored import Stored, StoredFile
-from wireloom.columnar.wide import infer
+from wireloom.columnar.wide import Inference
 from wireloom.errors import OptionError
 from wireloom.kernel import load
 from wireloom.tables import table, wide_column
@@ -33,8 +37,13 @@ from wireloom.tabulate.tabulator import Batches, Tabulator
 
 __all__ = ["RangeReader", "resolved", "splittable", "tabulate", "tabulate_range"]
 
-_SAMPLE: Final = 1 << 20
-"""Bytes of frames that types of wide columns are taken from."""
+_SAMPLE_ROWS: Final = 4096
+"""Rows of a batch of fields that types of wide columns are taken from."""
+_SAMPLE_BATCHES: Final = 2
+_MOST_BATCHES: Final = 256
+"""Batches that are looked through for a field that the first do not have: 16 million fields."""
+_PIPE_SAMPLE: Final = 1 << 18
+"""Bytes of a pipe that are waited for, to tell types."""
 
 Report = Callable[[Progress], None]
 
@@ -69,7 +78,7 @@ def tabulate(
     chosen = (settings or Settings()).changed(**options)
     given = source_list(sources)
     if not chosen.is_typed:
-        chosen = resolved(chosen, given)
+        chosen, given = sampled(chosen, given)
     return _tabulate(given, chosen, workers, progress, totals)
 
 
@@ -342,17 +351,42 @@ def tabulate_range(
 def resolved(settings: Settings, sources: Iterable[Source]) -> Settings:
     """The same settings with everything that workers need in them.
 
-    Files that they name are read. Wide columns without a type get that of the dictionary, or else
-    what the first frames have.
+    Files that they name are read. Wide columns without a type get that of the first values that
+    the sources have, messages in messages included, else that of the dictionary. Open files are
+    read from where they are, and are there again afterwards; pipes are not looked into.
 
     Raises:
         SourceError: a file cannot be opened or read.
     """
+    return _resolved(settings, [each for each in sources if _can_sample(each)])
+
+
+def sampled(settings: Settings, sources: Iterable[Source]) -> tuple[Settings, list[Source]]:
+    """The same for any sources, and these again: the start of a pipe is read, and given back.
+
+    Raises:
+        SourceError: a file cannot be opened or read.
+    """
+    given = source_list(sources)
+    if settings.is_typed:
+        return settings.loaded(), given
+    samples: list[Source] = []
+    for index, source in enumerate(given):
+        if _can_sample(source):
+            samples.append(source)
+        elif not isinstance(source, (str, os.PathLike)):
+            head = _head(source)
+            samples.append(io.BytesIO(head))
+            given[index] = cast("BinaryIO", io.BufferedReader(_Again(head, source)))
+    return _resolved(settings, samples), given
+
+
+def _resolved(settings: Settings, samples: list[Source]) -> Settings:
     found = settings.loaded()
     if found.is_typed:
         return found
-    paths = [source for source in sources if isinstance(source, (str, os.PathLike))]
-    types = _types_in(found, paths)
+    names = {name for name, type in map(wide_column, found.columns or ()) if type is None}
+    types = settings.field_types() | _types_in(found, samples, names)
     columns = []
     for text in found.columns or ():
         name, type = wide_column(text)
@@ -360,8 +394,8 @@ def resolved(settings: Settings, sources: Iterable[Source]) -> Settings:
     return dataclasses.replace(found, columns=tuple(columns))
 
 
-def _types_in(settings: Settings, sources: list[str | os.PathLike[str]]) -> dict[str, str]:
-    """Types by field, judged by the first rows; open files cannot be read twice."""
+def _types_in(settings: Settings, sources: list[Source], names: set[str]) -> dict[str, str]:
+    """Types of some fields, judged by the first rows, and where need be by many more."""
     wanted = [name for name in table("fields").names if name not in ("source", "stream", "ts")]
     sample = dataclasses.replace(
         settings,
@@ -370,10 +404,63 @@ def _types_in(settings: Settings, sources: list[str | os.PathLike[str]]) -> dict
         select={"fields": tuple(wanted)},
         mode="dropmalformed",
     )
-    rows: list[dict[str, Any]] = []
-    if sources:
-        for _, batch in islice(_tabulate(list(sources), sample, 1), 1):
-            at = batch.schema.get_field_index("value_time")
-            part = batch.set_column(at, "value_time", batch.column(at).view("int64"))
-            rows += part.to_pylist()
-    return infer(rows)
+    found = Inference()
+    if not sources:
+        return {}
+    places = [None if isinstance(each, (str, os.PathLike)) else each.tell() for each in sources]
+    chosen = strings(sorted(names))
+    batches = _tabulate(list(sources), sample, 1, None)
+    for turn, (_, batch) in enumerate(batches):
+        at = batch.schema.get_field_index("value_time")
+        part = batch.set_column(at, "value_time", batch.column(at).view("int64"))
+        own = pc.is_in(part.column("name").cast(pa.string()), value_set=chosen)
+        found.add(part.filter(own).slice(0, _SAMPLE_ROWS).to_pylist())
+        # A field that is rare is looked for longer, so that its column is not all nulls.
+        if turn + 1 >= (_SAMPLE_BATCHES if names <= found.types.keys() else _MOST_BATCHES):
+            break
+    cast("Any", batches).close()
+    for source, place in zip(sources, places, strict=True):
+        if place is not None:
+            cast("BinaryIO", source).seek(place)
+    return found.types
+
+
+def _can_sample(source: Source) -> bool:
+    """Whether it can be read twice."""
+    if isinstance(source, (str, os.PathLike)):
+        return not Path(source).is_fifo()
+    try:
+        return source.seekable()
+    except (AttributeError, ValueError):
+        return False
+
+
+def _head(source: BinaryIO) -> bytes:
+    """The first bytes of a pipe: as many as the sample takes, or all."""
+    head = bytearray()
+    while len(head) < _PIPE_SAMPLE and (data := source.read(_PIPE_SAMPLE - len(head))):
+        head += data
+    return bytes(head)
+
+
+class _Again(io.RawIOBase):
+    """A pipe whose first bytes have been read, from its start."""
+
+    def __init__(self, head: bytes, source: BinaryIO) -> None:
+        self.name = getattr(source, "name", "<file>")
+        self._head = head
+        self._source = source
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """What is there, at most as much as the buffer holds."""
+        size = len(buffer)
+        if self._head:
+            data, self._head = self._head[:size], self._head[size:]
+        else:
+            data = getattr(self._source, "read1", self._source.read)(size) or b""
+        buffer[: len(data)] = data
+        return len(data)

@@ -199,6 +199,14 @@ class Settings:
             changes["tables"] = tuple(dict.fromkeys((*self.tables, "wide")))
         return dataclasses.replace(self, **changes) if changes else self
 
+    def field_types(self) -> dict[str, str]:
+        """Types of wide columns by field, as far as dictionaries know them."""
+        found: dict[str, str] = {}
+        for each in map(get, names()):
+            if each.columns().knows_fields:
+                found |= each.columns().wide_types(self.format_options(each.name))
+        return found
+
     def resolved(self, sources: Iterable[Source]) -> Settings:
         """The same settings with everything in them that workers need.
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wireloom.captures import NO_TIME, Counts, Dropped, Gap, Stream, StreamData
+from wireloom.captures import NO_TIME, Counts, Dropped, Gap, Stream, StreamData, Suspect
 from wireloom.columnar.framing import CUT, FrameBatch, FrameScanner
 from wireloom.columns import key_row
 from wireloom.framing import Problem
@@ -172,6 +172,13 @@ class StreamReader:
         self._later = [*(self._later or ()), row]
         is_waiting = self._rest or self._scanner is not None
         self._tell_later(self._at if is_waiting else None)
+
+    def suspect(self, event: Suspect) -> None:
+        """Bytes that come next are probably damaged; they are read nevertheless."""
+        why = {"layer": "stream", "code": "suspect", "reason": _SUSPECT, "field": ""}
+        row = self._row(event.offset, b"", event.ts_ns, at=event.offset, **why)
+        row["frame_length"] = min(event.length, (1 << 31) - 1)
+        self._later = [*(self._later or ()), row]
 
     def end(self) -> None:
         """Nothing more comes."""
@@ -438,6 +445,7 @@ class StreamReader:
 
 
 _CUT_BY_HOLE: Final = "a hole in the capture cuts the frame"
+_SUSPECT: Final = "the bytes have a bad checksum, where those of others are good"
 _UNKNOWN: Final = "no format was recognised on this stream"
 _DROPPED: Final = {
     "stray": "bytes far away from what the stream expects",

@@ -19,6 +19,7 @@ from wireloom.captures import (
     Stream,
     StreamData,
     StreamEnd,
+    Suspect,
 )
 from wireloom.rows import shown
 from wireloom.tabulate.desk import Desk
@@ -66,6 +67,8 @@ class StreamTable:
             self._undecided -= reader.undecided
             reader.gap(event)
             self._gap(event, reader.origin)
+        elif isinstance(event, Suspect):
+            self.reader(event.stream).suspect(event)
         elif isinstance(event, Dropped):
             self.reader(event.stream).dropped(event)
         else:

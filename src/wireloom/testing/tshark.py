@@ -3,17 +3,19 @@
 ``tshark -z follow,tcp,raw,N`` puts connections together by rules of its own. Where a byte was never
 captured it writes a text in its place, so that holes can be compared, too. It gives a hole up as
 soon as the receiver has acknowledged it, so that a segment that was only captured late is lost, and
-never before, so that a one-way capture ends at its first hole. Streams where that is the first
-difference are not equal, but `Comparison.is_explained`.
+never before, so that a one-way capture ends at its first hole. Streams that differ in nothing else
+are not equal, but `Comparison.is_explained`: every byte that tshark has is compared.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -27,7 +29,14 @@ _AT_ONCE = 64
 _TIMEOUT_S = 600
 _NODE = re.compile(r"Node [01]: (.*)")
 _HEX = re.compile(r"\t?([0-9a-f]+)")
-_MISSING = re.compile(rb"\[\d+ bytes missing in capture file\]\0")
+_MISSING = re.compile(rb"\[(\d+) bytes missing in capture file\]\0")
+_CUT_SHORT = "cut short"
+"""What tshark says, and fails, when the last packet is not whole; it has read the others."""
+
+End = tuple[str, int]
+"""An address, as `ipaddress` writes it in full, and a port."""
+Piece = tuple[int, bytes | None, int]
+"""Offset, bytes and their number; None: they are missing."""
 
 
 class Followed(NamedTuple):
@@ -51,7 +60,7 @@ class Comparison:
     gap: int
     """Bytes that were never captured."""
     difference: int
-    """Offset in tshark's output of the first difference; -1 if there is none."""
+    """Stream offset of the first difference; -1 if there is none."""
     reason: str = ""
     """What is different."""
     is_explained: bool = False
@@ -66,8 +75,7 @@ class Comparison:
 @dataclass(slots=True)
 class _Ours:
     stream: Stream
-    data: bytearray = field(default_factory=bytearray)
-    """With tshark's text in the place of holes."""
+    pieces: list[Piece] = field(default_factory=list)
     size: int = 0
     gap: int = 0
 
@@ -105,28 +113,39 @@ def follow(path: str | os.PathLike[str], *, timeout_s: float = _TIMEOUT_S) -> It
     """
     if not is_installed():
         raise OptionError("tshark is not installed (Debian, Ubuntu: apt install tshark)")
-    first = 0
-    while True:
-        numbers = range(first, first + _AT_ONCE)
-        found = {each.number: each for each in parse(_run(path, numbers, timeout_s))}
+    count = _connections(path, timeout_s)
+    for first in range(0, count, _AT_ONCE):
+        numbers = range(first, min(first + _AT_ONCE, count))
+        found = {each.number: each for each in parse(_follow(path, numbers, timeout_s))}
         for number in numbers:
-            # One that does not exist is shown without addresses.
-            if number not in found or found[number].ends == (":0", ":0"):
-                return
-            yield found[number]
-        first += _AT_ONCE
+            # One without data is shown without addresses.
+            if number in found and found[number].ends != (":0", ":0"):
+                yield found[number]
 
 
-def _run(path: str | os.PathLike[str], numbers: Iterable[int], timeout_s: float) -> str:
-    command = ["tshark", "-n", "-r", os.fspath(path), "-q"]
+def _connections(path: str | os.PathLike[str], timeout_s: float) -> int:
+    """How many connections tshark has numbered."""
+    numbers = _run(path, ["-Y", "tcp", "-T", "fields", "-e", "tcp.stream"], timeout_s)
+    # A packet in a packet has two.
+    found = [int(number) for number in re.findall(r"\d+", numbers)]
+    return max(found, default=-1) + 1
+
+
+def _follow(path: str | os.PathLike[str], numbers: Iterable[int], timeout_s: float) -> str:
+    wanted = ["-q"]
     for number in numbers:
-        command += ["-z", f"follow,tcp,raw,{number}"]
+        wanted += ["-z", f"follow,tcp,raw,{number}"]
+    return _run(path, wanted, timeout_s)
+
+
+def _run(path: str | os.PathLike[str], wanted: Sequence[str], timeout_s: float) -> str:
+    command = ["tshark", "-n", "-r", os.fspath(path), *wanted]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
     except subprocess.TimeoutExpired as error:
         reason = f"tshark did not finish within {timeout_s:g} s"
         raise SourceError(reason, file=os.fspath(path)) from error
-    if done.returncode:
+    if done.returncode and _CUT_SHORT not in done.stderr:
         lines = done.stderr.strip().splitlines() or ["it failed"]
         raise SourceError(f"tshark: {lines[-1]}", file=os.fspath(path))
     return done.stdout
@@ -140,63 +159,129 @@ def compare(path: str | os.PathLike[str], *, timeout_s: float = _TIMEOUT_S) -> I
         SourceError: the capture cannot be read by one of the two.
     """
     ours = _streams(path)
-    turns: dict[frozenset[str], int] = {}
+    turns: dict[tuple[End, End], int] = {}
     for connection in follow(path, timeout_s=timeout_s):
-        pair = frozenset(connection.ends)
-        turn = turns[pair] = turns.get(pair, 0) + 1
-        a, b = connection.ends
+        a, b = map(_end, connection.ends)
         for ends, theirs in (((a, b), connection.data[0]), ((b, a), connection.data[1])):
+            if not theirs:
+                continue  # only those with data are streams here
+            turn = turns[ends] = turns.get(ends, 0) + 1
             own = ours.pop((*ends, turn), None)
             if own is not None:
                 yield _compared(own, theirs)
-            elif theirs:
-                name = f"tcp {ends[0]} > {ends[1]} #{turn}"
+            else:
+                (src, src_port), (dst, dst_port) = ends
+                name = f"tcp {src}:{src_port} > {dst}:{dst_port} #{turn}"
                 yield Comparison(name, 0, 0, 0, "only tshark has this stream")
     for own in ours.values():
-        if own.data:
+        if own.size:
             reason = "tshark does not have this stream"
             yield Comparison(own.stream.name, own.size, own.gap, 0, reason)
 
 
-def _streams(path: str | os.PathLike[str]) -> dict[tuple[str, str, int], _Ours]:
-    found: dict[tuple[str, str, int], _Ours] = {}
+def _streams(path: str | os.PathLike[str]) -> dict[tuple[End, End, int], _Ours]:
+    found: dict[tuple[End, End, int], _Ours] = {}
     for event in Capture(path):
         if not isinstance(event, (StreamData, Gap)) or event.stream.protocol != "tcp":
             continue
         stream = event.stream
-        key = (_end(stream.src, stream.src_port), _end(stream.dst, stream.dst_port), stream.turn)
+        src, dst = _address(stream.src), _address(stream.dst)
+        key = ((src, stream.src_port), (dst, stream.dst_port), stream.turn)
         own = found.setdefault(key, _Ours(stream))
         if isinstance(event, Gap):
             own.gap += event.length
-            own.data += b"[%d bytes missing in capture file]\0" % event.length
+            own.pieces.append((event.offset, None, event.length))
         else:
             own.size += len(event.data)
-            own.data += event.data
+            own.pieces.append((event.offset, bytes(event.data), len(event.data)))
     return found
 
 
-def _end(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+def _address(text: str) -> str:
+    """An address in one of the ways in which it can be written: IPv4 in IPv6 has two."""
+    return ipaddress.ip_address(text).exploded
+
+
+def _end(text: str) -> End:
+    address, _, port = text.rpartition(":")
+    return _address(address.strip("[]")), int(port)
 
 
 def _compared(own: _Ours, theirs: bytes) -> Comparison:
-    name, data = own.stream.name, bytes(own.data)
-    if data == theirs:
-        return Comparison(name, own.size, own.gap, -1)
-    at = _first_difference(data, theirs)
-    # The text may start with what stands there in our bytes, too.
-    text = theirs.rfind(b"[", max(0, at - 40), at + 1)
-    reason = ""
-    if text >= 0 and _MISSING.match(theirs, text):
-        reason = f"tshark gave up a hole at {text} that was filled later"
-    elif at == len(theirs) and _MISSING.match(data, at):
-        reason = f"tshark did not get beyond a hole at {at} that nobody acknowledged"
-    is_explained = bool(reason)
-    reason = reason or f"{len(data)} bytes here, {len(theirs)} there, different from {at} on"
-    return Comparison(name, own.size, own.gap, at, reason, is_explained)
+    """Compare what tshark has, piece by piece, with what is at the same offsets here."""
+    found = list(_pieces(theirs))
+    end = sum(size for _, _, size in found)
+    name, difference, reason = own.stream.name, -1, ""
+    for offset, data, size in found:
+        for at, ours, length in _between(own.pieces, offset, offset + size):
+            if data is None and ours is None:
+                continue
+            there = None if data is None else data[at - offset : at - offset + length]
+            if there == ours:
+                continue
+            if data is None:
+                # The first of such, unless something is worse.
+                if difference < 0:
+                    difference = at
+                    reason = f"tshark gave up a hole at {at} that was filled later"
+                continue
+            if ours is None:
+                worse = f"{length} bytes from {at} on are missing here, which tshark has"
+                return Comparison(name, own.size, own.gap, at, worse)
+            assert there is not None
+            at += _first_difference(ours, there)
+            worse = f"{_length(own)} bytes here, {end} there, different from {at} on"
+            return Comparison(name, own.size, own.gap, at, worse)
+    if _length(own) < end:
+        worse = f"{_length(own)} bytes here, {end} there"
+        return Comparison(name, own.size, own.gap, _length(own), worse)
+    if _length(own) > end:
+        rest = next(_between(own.pieces, end, _length(own)))
+        if rest[1] is not None:
+            worse = f"{_length(own)} bytes here, {end} there"
+            return Comparison(name, own.size, own.gap, end, worse)
+        if difference < 0:
+            difference = end
+            reason = f"tshark did not get beyond a hole at {end} that nobody acknowledged"
+    return Comparison(name, own.size, own.gap, difference, reason, bool(reason))
+
+
+def _length(own: _Ours) -> int:
+    offset, _, size = own.pieces[-1]
+    return offset + size
+
+
+def _pieces(theirs: bytes) -> Iterator[Piece]:
+    """What tshark prints: bytes, and the texts that stand for holes."""
+    at = offset = 0
+    for found in _MISSING.finditer(theirs):
+        if found.start() > at:
+            yield offset, theirs[at : found.start()], found.start() - at
+            offset += found.start() - at
+        yield offset, None, int(found[1])
+        offset += int(found[1])
+        at = found.end()
+    if at < len(theirs):
+        yield offset, theirs[at:], len(theirs) - at
+
+
+def _between(pieces: list[Piece], first: int, last: int) -> Iterator[Piece]:
+    """What lies between two offsets."""
+    for offset, data, size in pieces[_before(pieces, first) :]:
+        start, stop = max(first, offset), min(last, offset + size)
+        if offset >= last:
+            return
+        if start < stop:
+            part = None if data is None else data[start - offset : stop - offset]
+            yield start, part, stop - start
+
+
+def _before(pieces: list[Piece], offset: int) -> int:
+    return max(bisect_right(pieces, offset, key=lambda piece: piece[0]) - 1, 0)
 
 
 def _first_difference(a: bytes, b: bytes) -> int:
+    """Where two that are not equal differ first."""
     low, high = 0, min(len(a), len(b))
     while low < high:
         middle = (low + high + 1) // 2

@@ -39,7 +39,7 @@ _TIBMSG_HEADER = cython.declare(cython.int, 9)
 _TIBMSG_MAGIC = cython.declare(cython.uint, 0xCE13AA1F)
 _TIBRV_HEADER = cython.declare(cython.int, 8)
 _TIBRV_MAGIC = cython.declare(cython.uint, 0x9955EEAA)
-_LAYOUTS = cython.declare(cython.int, 16)
+_LAYOUTS = cython.declare(cython.int, 256)
 """Layouts of messages that a scanner remembers."""
 _QFORM_HEADER = cython.declare(cython.int, 8)
 _QFORM_MAGIC_WORD = cython.declare(cython.uint, 0x11111112)

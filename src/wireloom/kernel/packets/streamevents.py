@@ -29,6 +29,7 @@ __all__ = [
     "PIECE_END",
     "PIECE_GAP",
     "PIECE_START",
+    "PIECE_SUSPECT",
     "StreamEvents",
 ]
 
@@ -42,6 +43,8 @@ PIECE_DROP = cython.declare(cython.int, 4)
 """Bytes that are no part of the stream; `other` says why."""
 PIECE_END = cython.declare(cython.int, 5)
 """A stream ends: `other` says why, `length` is the index of its counts."""
+PIECE_SUSPECT = cython.declare(cython.int, 6)
+"""Bytes of a stream that follow have a bad checksum, where others have good ones."""
 
 # Why bytes were dropped.
 DROP_STRAY = cython.declare(cython.int, 1)

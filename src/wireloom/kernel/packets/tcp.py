@@ -82,6 +82,7 @@ from wireloom.kernel.packets.streamevents import (
     PIECE_END,
     PIECE_GAP,
     PIECE_START,
+    PIECE_SUSPECT,
     StreamEvents,
 )
 
@@ -621,6 +622,16 @@ class Streams:
             if row[S_OLD_END] != row[S_NEXT]:
                 row[S_OLD] = row[S_NEXT]
             row[S_OLD_END] = stop
+            self.pieces.put(
+                PIECE_SUSPECT,
+                flow,
+                row[S_STREAM],
+                row[S_NEXT],
+                self.held.size[node],
+                0,
+                self.held.ts[node],
+                0,
+            )
             self.append(row, flow, ~self.held.at[node], self.held.size[node], self.held.ts[node])
             self.held.pop(row)
         self.release(row, flow)

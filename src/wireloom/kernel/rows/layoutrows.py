@@ -201,6 +201,8 @@ def repeated_rows(walk, rows, layouts, data, pos, end, most):
         return 0
     decimals = layouts.decimals[slot]
     numbers = layouts.numbers[slot]
+    if decimals and not has_hints:
+        return 0
     copy_facts(rows, layouts, slot, start, count, has_hints)
     if cython.compiled:
         places = cython.address(layouts.places[slot * layouts.most])

@@ -12,8 +12,12 @@ from wireloom.kernel.primitives import is_alike, low_bytes
 
 __all__: list[str] = []
 
+_WAYS = cython.declare(cython.int, 4)
+"""Slots that a size has: feeds have templates of the same size."""
 _PATIENCE = cython.declare(cython.int, 8)
 """Messages in a row that look different before another layout takes the place of one."""
+_MOST_PATIENCE = cython.declare(cython.int, 4096)
+"""The same where layouts were kept that never came again: twice as many each time."""
 _RESPITE = cython.declare(cython.int, 100)
 """Messages until it is tried again where a layout could not be kept."""
 _BYTE = cython.declare(cython.ulonglong, 0xFF)
@@ -22,7 +26,7 @@ _BYTE = cython.declare(cython.ulonglong, 0xFF)
 @cython.final
 @cython.cclass
 class Layouts:
-    """As many layouts as there are slots, a power of two; a size has one slot."""
+    """As many layouts as there are slots, a power of two; a size has a few of them."""
 
     def __init__(self, slots: int, words: int, fields: int) -> None:
         """Room for messages of so many words of eight bytes, and so many fields.
@@ -38,6 +42,11 @@ class Layouts:
         places, rows = max(1, slots * words), max(1, slots * fields)
         self.sizes = memoryview(bytearray(4 * max(1, slots))).cast("i")
         self.misses = memoryview(bytearray(4 * max(1, slots))).cast("i")
+        self.patience = memoryview(bytearray(4 * max(1, slots))).cast("i")
+        self.hits = memoryview(bytearray(4 * max(1, slots))).cast("i")
+        self.turns = memoryview(bytearray(4 * max(1, slots))).cast("i")
+        for index in range(slots):
+            self.patience[index] = _PATIENCE
         self.counts = memoryview(bytearray(4 * max(1, slots))).cast("i")
         self.seen = memoryview(bytearray(4 * max(1, slots))).cast("i")
         self.words = memoryview(bytearray(8 * places)).cast("Q")
@@ -58,44 +67,91 @@ class Layouts:
         self.decimals = memoryview(bytearray(4 * max(1, slots))).cast("i")
         self.numbers = memoryview(bytearray(4 * max(1, slots))).cast("i")
 
+    def first_of(self, size):
+        """The first of the slots that a size has."""
+        # Sizes differ by a few bytes, so that neighbours must not share slots.
+        return (size * _WAYS) & (self.slots - 1)
+
     def find(self, data, pos, end):
         """The slot with the layout of the message ``data[pos:end]``; -1 if none has it."""
         size: cython.Py_ssize_t = end - pos
-        slot: cython.Py_ssize_t = size & (self.slots - 1)
-        at: cython.Py_ssize_t = slot * self.room
+        slot: cython.Py_ssize_t
+        last: cython.Py_ssize_t
+        at: cython.Py_ssize_t
         found: cython.bint
-        if size > 8 * self.room or size <= 0 or self.sizes[slot] != size:
+        if size > 8 * self.room or size <= 0:
             return -1
-        if cython.compiled:
-            found = is_alike(
-                data, pos, end, cython.address(self.words[at]), cython.address(self.masks[at])
-            )
-        else:
-            found = is_alike(data, pos, end, self.words[at:], self.masks[at:])
-        if not found:
-            return -1
-        self.misses[slot] = 0
-        return slot
+        slot = self.first_of(size)
+        last = slot + _WAYS
+        while slot < last:
+            if self.sizes[slot] == size:
+                at = slot * self.room
+                if cython.compiled:
+                    found = is_alike(
+                        data,
+                        pos,
+                        end,
+                        cython.address(self.words[at]),
+                        cython.address(self.masks[at]),
+                    )
+                else:
+                    found = is_alike(data, pos, end, self.words[at:], self.masks[at:])
+                if found:
+                    if self.misses[last - _WAYS] > 0:
+                        self.misses[last - _WAYS] = 0
+                    self.hits[slot] = 1
+                    return slot
+            slot += 1
+        return -1
 
     def is_due(self, size):
         """Whether the layout of a message of so many bytes, which was not found, is to be kept."""
-        slot: cython.Py_ssize_t = size & (self.slots - 1)
+        slot: cython.Py_ssize_t
+        at: cython.Py_ssize_t
         if size > 8 * self.room or size <= 0:
             return False
+        slot = self.first_of(size)
         self.misses[slot] += 1
-        return self.misses[slot] >= (_PATIENCE if self.sizes[slot] else 1)
+        if self.misses[slot] <= 0:
+            return False
+        for at in range(slot, slot + _WAYS):
+            if self.sizes[at] == 0:
+                return True
+        return self.misses[slot] >= self.patience[slot]
 
     def start(self, data, pos, end):
         """Begin to keep a layout: no byte counts yet, and nothing is found before `finish`."""
-        slot: cython.Py_ssize_t = (end - pos) & (self.slots - 1)
+        slot: cython.Py_ssize_t = self.choose(end - pos)
         at: cython.Py_ssize_t = slot * self.room
         self.sizes[slot] = 0
-        self.misses[slot] = 0
+        self.hits[slot] = 0
         while pos < end:
             self.words[at] = low_bytes(data, pos, min(8, end - pos), end)
             self.masks[at] = 0
             at += 1
             pos += 8
+        return slot
+
+    def choose(self, size):
+        """The slot for a new layout: a free one, else that of one that is not met, in turn."""
+        first: cython.Py_ssize_t = self.first_of(size)
+        slot: cython.Py_ssize_t
+        turn: cython.int
+        self.misses[first] = 0
+        for slot in range(first, first + _WAYS):
+            if self.sizes[slot] == 0:
+                return slot
+        for turn in range(_WAYS):
+            slot = first + (self.turns[first] + turn) % _WAYS
+            if not self.hits[slot]:
+                # It was kept for nothing.
+                self.patience[first] = min(_MOST_PATIENCE, 2 * self.patience[first])
+                break
+            self.hits[slot] = 0
+        else:
+            self.patience[first] = _PATIENCE
+            slot = first + self.turns[first]
+        self.turns[first] = (cython.cast(cython.int, slot - first) + 1) % _WAYS
         return slot
 
     def cover(self, slot, first, last):
@@ -106,7 +162,7 @@ class Layouts:
 
     def give_up(self, slot):
         """It is none that can be kept: do not try the next ones of that size."""
-        self.misses[slot] = -_RESPITE
+        self.misses[slot - slot % _WAYS] = -_RESPITE
 
     def finish(self, slot, size, count):
         """From now on it is found: a layout of so many bytes and fields."""

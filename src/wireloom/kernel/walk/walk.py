@@ -59,7 +59,7 @@ MOST_CARRIED_BYTES = cython.declare(cython.longlong, 67108864)
 """As in `wireloom.nesting`: levels of messages in payloads, and bytes of those payloads."""
 _MOST_COMPARED = cython.declare(cython.Py_ssize_t, 1048576)
 """Names compared, for the paths of one frame, before the object path is quicker."""
-LAYOUTS = cython.declare(cython.int, 16)
+LAYOUTS = cython.declare(cython.int, 256)
 LAYOUT_WORDS = cython.declare(cython.int, 128)
 LAYOUT_FIELDS = cython.declare(cython.int, 64)
 """How many layouts of a format are remembered, and how large their messages can be."""

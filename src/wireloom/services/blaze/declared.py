@@ -115,11 +115,6 @@ RESULTS: Final[Mapping[BlazeCode, str]] = {
 
 def code_rows() -> Iterator[tuple[str, int, str, str]]:
     """Field, number, name and when, of all."""
-    tables: tuple[tuple[str, Mapping[IntEnum, str]], ...] = (
-        ("ERRCOD", dict(REFUSALS)),
-        ("DISRES", dict(DISCONNECTS)),
-        ("BLZCOD", dict(RESULTS)),
-    )
-    for field, table in tables:
+    for field, table in (("ERRCOD", REFUSALS), ("DISRES", DISCONNECTS), ("BLZCOD", RESULTS)):
         for code, text in table.items():
             yield field, int(code), code.name, text
