@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import random
 from collections import Counter
@@ -21,11 +22,19 @@ from wireloom.errors import (
     StateError,
     TrustError,
 )
-from wireloom.formats.nrep import OpenSocket, SocketControl, SocketData, SocketFlags
-from wireloom.formats.nrep.extensions import NO_FEATURES, Reason
+from wireloom.formats.nrep import Hello, OpenSocket, SocketControl, SocketData, SocketFlags
+from wireloom.formats.nrep.extensions import (
+    NO_FEATURES,
+    Feature,
+    Reason,
+    Tag,
+    number,
+    write_tags,
+)
 from wireloom.services._shell.addresses import Address
 from wireloom.services._shell.sections import LimitSettings, TlsSettings
 from wireloom.services.nrep import BlockingClient, BlockingSocket, Client, SocketWriter, Trust
+from wireloom.services.nrep import client as client_module
 from wireloom.services.nrep.balance import Balancer
 from wireloom.services.nrep.identity import kept_identity
 
@@ -362,6 +371,54 @@ def test_an_offer_that_is_taken_back_at_once_and_a_publisher_that_fails_cost_one
             writer.close()
             assert client.counts.lost == 0
             await raw.close()
+
+    run(main())
+
+
+def test_sockets_beyond_what_a_publisher_serves_are_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with served(tmp_path) as entry, two(entry) as (a, b):
+            await a.publish("echo", echo, max_sockets=2)
+            writers = [(await b.open("echo"))[1] for _ in range(2)]
+            with pytest.raises(RefusedError) as refused:
+                await b.open("echo")
+            assert refused.value.code == "refused"
+            writers.pop().close()
+            async with asyncio.timeout(10):
+                while True:
+                    with contextlib.suppress(RefusedError):
+                        writers.append((await b.open("echo"))[1])
+                        break
+            for writer in writers:
+                writer.close()
+
+    run(main())
+
+
+def test_an_entry_point_that_falls_silent_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "_PING_S", 0.1)
+    monkeypatch.setattr(client_module, "_PONG_S", 0.2)
+
+    async def main() -> None:
+        tags = write_tags({Tag.FEATURES: number(Feature.PING)})
+
+        async def silent(reader: Reader, writer: asyncio.StreamWriter) -> None:
+            writer.write(Hello(trailing=tags).encode())
+            await reader.read(-1)
+            writer.close()
+
+        server = await asyncio.start_server(silent, "127.0.0.1", 0)
+        async with server:
+            at = Address.of_socket(server.sockets[0].getsockname())
+            client = Client(at, trust=Trust(is_insecure=True))
+            await client.start()
+            async with asyncio.timeout(10):
+                while client.counts.connected < 2:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+            assert client.counts.lost >= 1
+            await client.close()
 
     run(main())
 
