@@ -152,7 +152,10 @@ def test_types_come_from_the_dictionary_where_there_is_no_data(tmp_path):
     cfile = tmp_path / "fields.cf"
     cfile.write_text("BID { CLASS_ID 22; DATA_TYPE grocery; DATA_SIZE 9; }")
     chosen = {"tables": ("wide",), "columns": ("BID", "ASK")}
-    assert Settings(**chosen, options={"dictionary": str(cfile)}).resolved([]).columns == ("BID:decimal", "ASK:text")
+    assert Settings(**chosen, options={"dictionary": str(cfile)}).resolved([]).columns == (
+        "BID:decimal",
+        "ASK:text",
+    )
 
 
 def test_texts_of_which_some_are_dates_stay_texts(tmp_path):
