@@ -22,6 +22,9 @@ from wireloom.cli import main as wireloom
 from wireloom.formats.blaze import Action, Disconnected, TransactionResponse, decode_nclass
 
 
+pytestmark = pytest.mark.slow  # each starts brokers as programs
+
+
 @live
 async def test_the_ready_line_names_real_ports_and_the_side_port_answers(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'fleet.db'}"
