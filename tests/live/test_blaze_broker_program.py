@@ -21,7 +21,6 @@ from oracles.blaze_program import Program
 from wireloom.cli import main as wireloom
 from wireloom.formats.blaze import Action, Disconnected, TransactionResponse, decode_nclass
 
-
 pytestmark = pytest.mark.slow  # each starts brokers as programs
 
 
