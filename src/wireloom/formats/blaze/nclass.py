@@ -57,10 +57,6 @@ class _Frozen(Mapping[_K, "Value"]):
     def __hash__(self) -> int:
         return hash(frozenset(self._items.items()))
 
-    def get(self, key: Any, default: Any = None) -> Any:
-        """The item of that name or index, or else `default`."""
-        return self._items.get(key, default)  # quicker than the mixin, which catches KeyError
-
 
 class Sparse(_Frozen[int]):
     """The elements of an array that are present, by index."""

@@ -67,9 +67,8 @@ class StoreSettings:
 
     max_pending: int = 16_384
     """Writes that wait; more are answered with code 3. Sixteen busy connections of 1,024 each."""
-    max_group: int = 512
-    """Writes in one commit: from here on a larger group is hardly faster, but keeps others waiting
-    longer."""
+    max_group: int = 1024
+    """Writes in one commit: larger groups are hardly faster, and keep those behind them waiting."""
     poll_interval: float = 1.0
     """How often changes of other brokers are looked for when no notification comes. PostgreSQL."""
     has_notices: bool = True
@@ -292,6 +291,10 @@ class Store(ABC):
             on_gap: gets a class whose changes were removed from the log before this broker
                 read them, because it was away for longer than `StoreSettings.log_seconds`. Stop
                 the subscriptions of the class, so that clients resume with PARTIAL.
+
+        Raises:
+            StateError: it was started before.
+            StoreError: the database cannot be read.
         """
 
     @abstractmethod

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 from urllib.parse import unquote
 
+import psycopg
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
@@ -92,9 +93,13 @@ class Database(ABC):
     async def close(self) -> None:
         """Let go of it."""
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._writer, self._disconnect)
-        for threads in {self._readers, self._writer}:
-            threads.shutdown()
+        await loop.run_in_executor(self._writer, self._finish)
+        self._writer.shutdown()
+
+    def _finish(self) -> None:
+        if self._readers is not self._writer:
+            self._readers.shutdown()  # what is being read is read to its end
+        self._disconnect()
 
     def _disconnect(self) -> None:
         self._engine.dispose()
@@ -226,6 +231,7 @@ class PostgresDatabase(Database):
             # A folder with a socket in it, as libpq has it.
             url = url.set(host=None).update_query_dict({"host": unquote(url.host)})
         url = url.set(drivername="postgresql+psycopg")
+        url = url.update_query_dict({"client_encoding": "utf8"})
         if "connect_timeout" not in url.query:
             url = url.update_query_dict({"connect_timeout": str(_CONNECT_TIMEOUT)})
         # As many connections as threads, and one thread writes.
@@ -234,9 +240,24 @@ class PostgresDatabase(Database):
 
     def _write(self, work: Work[T]) -> T:
         with self._engine.begin() as connection:
-            return work(connection)
+            try:
+                return work(connection)
+            except psycopg.OperationalError:
+                # From the driver's own connection: nobody else has seen that it may be broken.
+                connection.invalidate()
+                raise
 
     def _read(self, work: Work[T]) -> T:
+        try:
+            return self._read_once(work)
+        except (DBAPIError, psycopg.Error) as error:
+            if self.failure(error) is not Failure.AWAY:
+                raise
+        # After a restart of the server all connections are dead: once more, with a new one.
+        self._engine.dispose()
+        return self._read_once(work)
+
+    def _read_once(self, work: Work[T]) -> T:
         with self._engine.connect() as connection:
             return work(connection)
 
@@ -246,14 +267,14 @@ class PostgresDatabase(Database):
 
     def failure(self, error: Exception) -> Failure:
         """What the server's SQLSTATE, or that there is none, calls for."""
-        if not isinstance(error, DBAPIError):
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        if not isinstance(cause, psycopg.Error):
             return Failure.WRONG
-        state = getattr(error.orig, "sqlstate", None) or ""
+        state = cause.sqlstate or ""
         if state.startswith(_AGAIN):
             return Failure.AGAIN
-        is_away = error.connection_invalidated or state.startswith(_AWAY)
         # A server that cannot be reached gives no SQLSTATE.
-        if is_away or (not state and type(error.orig).__name__ == "OperationalError"):
+        if state.startswith(_AWAY) or (not state and isinstance(cause, psycopg.OperationalError)):
             return Failure.AWAY
         return Failure.WRONG
 
@@ -267,6 +288,6 @@ def store_errors(database: Database) -> Iterator[None]:
     """
     try:
         yield
-    except (SQLAlchemyError, OSError) as error:
+    except (SQLAlchemyError, psycopg.Error, OSError) as error:
         cause = getattr(error, "orig", None) or error
         raise StoreError(f"{database}: {str(cause).strip() or type(cause).__name__}") from error

@@ -21,7 +21,7 @@ from typing import Any, Final
 from wireloom.errors import EncodeError, SourceError
 from wireloom.formats.blaze.declarations import NClass
 from wireloom.formats.blaze.model import Model
-from wireloom.formats.blaze.nclass import NClassValue, Slot, bytes_of, layout_of
+from wireloom.formats.blaze.nclass import NClassValue, Slot, Sparse, bytes_of, layout_of
 
 __all__ = ["MAX_COLUMNS", "MAX_NAME", "Column", "Flat", "Key", "flatten", "table_names"]
 
@@ -36,6 +36,8 @@ BODY: Final = "_body"
 _TAKEN: Final = ("ts0", "ts1", "del", BODY)
 # Every table of PostgreSQL has these columns already.
 _SYSTEM: Final = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid", "oid", "rowid")
+
+_FLOATS: Final = ("float_32", "float_64")
 
 Key = tuple[Any, ...]
 """The values of the key's columns."""
@@ -70,6 +72,7 @@ class Flat:
     """The values of the columns."""
     key_of: Callable[[NClassValue], Key]
     """The values of the key's columns."""
+    has_float_key: bool
 
     def checked_key(self, value: NClassValue) -> Key:
         """The values of the key's columns.
@@ -78,9 +81,10 @@ class Flat:
             EncodeError: one is NaN, which equals nothing and so identifies nothing.
         """
         key = self.key_of(value)
-        for part in key:
-            if part != part:  # only a NaN differs from itself
-                raise EncodeError("a NaN in the primary key")
+        if self.has_float_key:
+            for part in key:
+                if part != part:  # only a NaN differs from itself
+                    raise EncodeError("a NaN in the primary key")
         return key
 
 
@@ -192,6 +196,7 @@ def flatten(model: Model, nclass: NClass, *, has_text_uint64: bool) -> Flat:
             [True] * key_width,
             has_text_uint64,
         ),
+        any(key and column.kind in _FLOATS for column, key in zip(columns, is_key, strict=True)),
     )
 
 
@@ -223,16 +228,19 @@ def _bytes(value: Mapping[int, Any], count: int) -> bytes:
 def _reader(
     leaves: Sequence[Leaf], is_key: Sequence[bool], has_text_uint64: bool
 ) -> Callable[[NClassValue], Key]:
-    """A function that takes a value apart: one expression, for this runs for every write."""
-    lines: list[str] = []
-    opened: dict[tuple[str | int, ...], str] = {(): "value.get"}
+    """A function that takes a value apart: one expression, for this runs for every write.
+
+    It looks into the values' own dicts: the methods of mappings would take most of the time.
+    """
+    lines: list[str] = ["    get0 = value._items.get"]
+    opened: dict[tuple[str | int, ...], str] = {(): "get0"}
 
     def opener(path: tuple[str | int, ...]) -> str:
         """The name of what gives the items of the object or array there."""
         if path not in opened:
             get = opener(path[:-1])
             opened[path] = name = f"get{len(opened)}"
-            lines.append(f"    {name} = {get}({path[-1]!r}, empty).get")
+            lines.append(f"    {name} = {get}({path[-1]!r}, empty)._items.get")
         return opened[path]
 
     parts = []
@@ -247,14 +255,14 @@ def _reader(
             part = f"{item}False)"
         elif kind == "uint_64" and has_text_uint64:
             part = f"uint64({item}0))"
-        elif kind in ("float_32", "float_64"):
+        elif kind in _FLOATS:
             # In a key, the two zeros are one.
             part = f"{item}0.0)" + (" + 0.0" if key else "")
         else:
             part = f"{item}0)"
         parts.append(part)
     body = "\n".join([*lines, f"    return ({''.join(part + ', ' for part in parts)})"])
-    names = {"empty": {}, "text": _text, "uint64": _uint64, "dense": _bytes}
+    names = {"empty": Sparse({}), "text": _text, "uint64": _uint64, "dense": _bytes}
     space: dict[str, Any] = {}
     exec(f"def read(value):\n{body}\n", names, space)
     read: Callable[[NClassValue], Key] = space["read"]

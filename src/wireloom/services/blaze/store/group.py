@@ -8,7 +8,7 @@ object is written once.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
@@ -28,7 +28,7 @@ from wireloom.services.blaze.store.api import (
     Write,
 )
 from wireloom.services.blaze.store.flat import Key
-from wireloom.services.blaze.store.statements import Logged, Statements
+from wireloom.services.blaze.store.statements import Logged, Statements, Stored
 from wireloom.services.blaze.store.tables import StoredClass
 
 __all__ = ["Committed", "Committer", "ModelChanged", "change_key", "next_stamp"]
@@ -39,6 +39,7 @@ _MAX_COUNTER = 0xFFFFFFFF
 _MALFORMED = BlazeCode.REQUEST_MALFORMED
 _UNSUPPORTED = BlazeCode.REQUEST_UNSUPPORTED
 _REFUSED = BlazeCode.APPLICATION_ERROR
+_REPEATED = Outcome(False, BlazeCode.DUPLICATED_TRANSACTION_ID, reason="the id was answered before")
 
 
 class ModelChanged(StoreError):
@@ -75,10 +76,10 @@ class _Row:
 
     __slots__ = ("body", "is_dirty", "is_live", "is_there", "stamp", "value")
 
-    def __init__(self, is_there: bool, is_live: bool, body: bytes) -> None:
-        self.is_there = is_there  # there is a row, deleted or not
-        self.is_live = is_live
-        self.body = body
+    def __init__(self, stored: Stored | None) -> None:
+        self.is_there = stored is not None  # there is a row, deleted or not
+        self.is_live = stored is not None and not stored[0]
+        self.body = b"" if stored is None else stored[1]
         self.value: NClassValue | None = None
         self.stamp: Stamp = (0, 0)
         self.is_dirty = False
@@ -113,23 +114,30 @@ class Committer:
         self.policy = policy
         self.generation = generation
         self.first_index = first_index
+        self.is_stored_dialect = first_index == STORED_FIRST_INDEX
         self.sender = sender
         self.clock = clock
 
     def commit(
-        self, connection: Connection, writes: Sequence[Write], marker: bytes = b""
+        self,
+        connection: Connection,
+        writes: Sequence[Write],
+        marker: bytes = b"",
+        *,
+        is_repeated: bool = False,
     ) -> Committed | None:
         """Carry out a group in the connection's transaction.
 
         Args:
             connection: in a transaction, which the caller commits.
             writes: the group.
-            marker: an id of the group; None is given when it was carried out before.
+            marker: an id of the group, by which it is recognised.
+            is_repeated: whether it was tried before; None is given when it was carried out then.
 
         Raises:
             ModelChanged: another broker has brought a newer model.
         """
-        return _Group(self, connection).commit(writes, marker)
+        return _Group(self, connection).commit(writes, marker, is_repeated)
 
 
 class _Group:
@@ -142,110 +150,81 @@ class _Group:
         self.rows: dict[int, dict[Key, _Row]] = {}
         self.logged: list[Logged] = []
 
-    def commit(self, writes: Sequence[Write], marker: bytes) -> Committed | None:
+    def commit(self, writes: Sequence[Write], marker: bytes, is_repeated: bool) -> Committed | None:
         done = self.done
         classes = self.committer.classes
-        wanted = sorted({write.object.nclass.id for write in writes} & classes.keys())
-        states = self.statements.lock(self.connection, wanted)
-        for nclsid in wanted:
-            if nclsid not in states or states[nclsid].generation != self.committer.generation:
-                raise ModelChanged("another broker has brought a newer model to the database")
-        done.before = {nclsid: state.stamp for nclsid, state in states.items()}
-        if marker and self.statements.has_id(self.connection, marker):
+        stored = [classes.get(write.object.layout.nclass.id) for write in writes]
+        wanted = sorted({each.nclass.id for each in stored if each is not None})
+        places: dict[bytes, int] = {}
+        repeated: set[int] = set()
+        for place, write in enumerate(writes):
+            if write.txid is not None and places.setdefault(_ID(*write.txid), place) != place:
+                repeated.add(place)
+        keys, asked = _keys(writes, stored)
+        found = self.statements.begin(
+            self.connection,
+            wanted,
+            [*places, marker] if marker else [*places],
+            self.now,
+            {nclsid: list(each) for nclsid, each in asked.items()},
+            marker if is_repeated else b"",
+        )
+        if found.is_done:
             return None
-        repeated = self._take_ids(writes, marker)
-        keys = self._read(writes)
+        for nclsid in wanted:
+            state = found.states.get(nclsid)
+            if state is None or state.generation != self.committer.generation:
+                raise ModelChanged("another broker has brought a newer model to the database")
+            done.before[nclsid] = state.stamp
+        repeated.update(places[id] for id in found.known)
+        for nclsid, each in asked.items():
+            there = found.rows[nclsid]
+            self.rows[nclsid] = {key: _Row(there.get(key)) for key in each}
         for place, write in enumerate(writes):
             if place in repeated:
-                outcome = Outcome(
-                    False, BlazeCode.DUPLICATED_TRANSACTION_ID, reason="the id was used before"
-                )
-            else:
-                try:
-                    outcome = self._decide(write, keys[place])
-                except Refused as refused:
-                    outcome = Outcome(False, refused.code, reason=str(refused))
-                except EncodeError as error:
-                    outcome = Outcome(False, _MALFORMED, reason=str(error))
+                done.outcomes.append(_REPEATED)
+                continue
+            try:
+                outcome = self._decide(write, stored[place], keys[place])
+            except Refused as refused:
+                outcome = Outcome(False, refused.code, reason=str(refused))
+            except EncodeError as error:
+                outcome = Outcome(False, _MALFORMED, reason=str(error))
             done.outcomes.append(outcome)
             if outcome.change is not None:
                 done.changes.append(outcome.change)
-        for nclsid in self.rows:
-            self._flush(nclsid)
-        self.statements.set_stamps(self.connection, done.after)
-        if self.logged:
-            self.statements.log(self.connection, self.logged, self.committer.sender)
+        self._flush(list(self.rows), done.after, self.logged)
         return done
 
-    def _take_ids(self, writes: Sequence[Write], marker: bytes) -> set[int]:
-        """Remember the transactions' ids; gives the places of those that are not new."""
-        repeated: set[int] = set()
-        places: dict[bytes, int] = {}
-        for place, write in enumerate(writes):
-            if write.txid is not None:
-                id = _ID(*write.txid)
-                if id in places:
-                    repeated.add(place)
-                else:
-                    places[id] = place
-        ids = [*places, marker] if marker else [*places]
-        if ids:
-            known = self.statements.take_ids(self.connection, ids, self.now)
-            repeated.update(places[id] for id in known)
-        return repeated
-
-    def _read(self, writes: Sequence[Write]) -> list[Key | EncodeError]:
-        """The keys of the writes; reads the rows that they have."""
-        keys: list[Key | EncodeError] = []
-        asked: dict[int, dict[Key, None]] = {}
-        classes = self.committer.classes
-        for write in writes:
-            stored = classes.get(write.object.nclass.id)
-            try:
-                key = () if stored is None else stored.flat.checked_key(write.object)
-            except EncodeError as error:
-                keys.append(error)
-                continue
-            keys.append(key)
-            if stored is not None and stored.table is not None:
-                asked.setdefault(stored.nclass.id, {})[key] = None
-        for nclsid, wanted in asked.items():
-            found = self.statements.fetch(self.connection, nclsid, list(wanted))
-            self.rows[nclsid] = rows = {}
-            for key in wanted:
-                row = found.get(key)
-                rows[key] = (
-                    _Row(False, False, b"") if row is None else _Row(True, not row[0], row[1])
-                )
-        return keys
-
-    def _decide(self, write: Write, key: Key | EncodeError) -> Outcome:
+    def _decide(self, write: Write, stored: StoredClass | None, key: Key | EncodeError) -> Outcome:
         if isinstance(key, EncodeError):
             raise key
-        stored = self.committer.classes.get(write.object.nclass.id)
         if stored is None:
             raise Refused(_MALFORMED, "the model has no such class")
         action = write.action.name
-        if action in ("INS", "UPD") and write.object.encoding is Encoding.INDEXDELTA:
+        is_put = action in ("INS", "UPD")
+        if is_put and write.object.encoding is Encoding.INDEXDELTA:
             raise Refused(_MALFORMED, f"{action} wants a whole object, not a delta")
         if stored.table is None:
             return self._pass_on(write, stored, key)
         row = self.rows[stored.nclass.id][key]
-        if action in ("INS", "UPD"):
-            return self._put(write, stored, key, row)
+        if is_put:
+            return self._put(action == "INS", write, stored, key, row)
         if action == "DLT":
             return self._merge(write, stored, key, row)
         if action in ("DEL", "REMOVE"):
-            return self._delete(write, stored, key, row)
+            return self._delete(action == "REMOVE", stored, key, row)
         if action in ("RST", "RESET"):
             return self._reset(write, stored, key, row)
         raise Refused(_UNSUPPORTED, f"there is no action {action}")
 
-    def _put(self, write: Write, stored: StoredClass, key: Key, row: _Row) -> Outcome:
+    def _put(
+        self, is_insert: bool, write: Write, stored: StoredClass, key: Key, row: _Row
+    ) -> Outcome:
         policy = self.committer.policy
-        if write.action.name == "INS" and row.is_live and policy.insert_existing == "refuse":
+        if is_insert and row.is_live and policy.insert_existing == "refuse":
             raise Refused(_REFUSED, "the object exists")
-        if write.action.name == "UPD" and not row.is_live and policy.update_missing == "refuse":
+        if not is_insert and not row.is_live and policy.update_missing == "refuse":
             raise Refused(_REFUSED, "there is no such object")
         action = Action.UPD if row.is_live else Action.INS
         return self._write(action, write.object, stored, key, row, body=write.body)
@@ -263,8 +242,7 @@ class _Group:
         image = apply_delta(self._value(row, stored), delta)
         return self._write(Action.DLT, image, stored, key, row, delta)
 
-    def _delete(self, write: Write, stored: StoredClass, key: Key, row: _Row) -> Outcome:
-        is_removal = write.action.name == "REMOVE"
+    def _delete(self, is_removal: bool, stored: StoredClass, key: Key, row: _Row) -> Outcome:
         if not row.is_live and not (is_removal and row.is_there):
             if self.committer.policy.delete_missing == "refuse":
                 raise Refused(_REFUSED, "there is no such object")
@@ -292,7 +270,7 @@ class _Group:
             items = {name: write.object.read(name) for name in primary.fields}
             image = NClassValue(write.object.layout, items, Encoding.INDEXNOTZERO)
             return self._write(Action.UPD, image, stored, key, row)
-        self._flush(nclsid)
+        self._flush([nclsid], {}, ())
         first = self._stamp(nclsid)
         if first[1] > _MAX_COUNTER // 2:
             first = first[0] + 1, 0  # there must be room for all of them
@@ -362,7 +340,7 @@ class _Group:
     ) -> Change:
         committer = self.committer
         first = committer.first_index
-        is_same = first == STORED_FIRST_INDEX
+        is_same = committer.is_stored_dialect
         bodies = {Encoding.INDEXNOTZERO: body} if is_same else {}
         raw_delta = None
         if delta is not None:
@@ -374,28 +352,50 @@ class _Group:
             )
         name = change_key(key)
         nclsid = stored.nclass.id
-        self.logged.append(Logged(nclsid, *stamp, action, name, body, raw_delta))
+        if committer.statements.has_log:
+            self.logged.append(Logged(nclsid, *stamp, action, name, body, raw_delta))
         if image is not None:
             return Change(nclsid, action, stamp, name, bodies, 0, image, first)
         return StoredChange(
             nclsid, action, stamp, name, bodies, 0, None, first, body, committer.model
         )
 
-    def _flush(self, nclsid: int) -> None:
-        """Write what has become of a class's objects."""
-        stored = self.committer.classes[nclsid]
-        written: list[Key] = []
-        removed: list[Key] = []
-        for key, row in self.rows[nclsid].items():
-            if not row.is_dirty:
-                continue
-            row.is_dirty = False
-            if not row.is_there:
-                removed.append(key)
-                continue
-            columns = stored.flat.row(self._value(row, stored))
-            written.append((*row.stamp, 0 if row.is_live else 1, *columns, row.body))
-        if removed:
-            self.statements.remove(self.connection, nclsid, removed)
-        if written:
-            self.statements.upsert(self.connection, nclsid, written)
+    def _flush(
+        self, nclsids: Sequence[int], stamps: Mapping[int, Stamp], logged: Sequence[Logged]
+    ) -> None:
+        """Write what has become of the objects of some classes."""
+        written: dict[int, list[Key]] = {}
+        removed: dict[int, list[Key]] = {}
+        for nclsid in nclsids:
+            stored = self.committer.classes[nclsid]
+            for key, row in self.rows[nclsid].items():
+                if not row.is_dirty:
+                    continue
+                row.is_dirty = False
+                if row.is_there:
+                    columns = stored.flat.row(self._value(row, stored))
+                    line = (*row.stamp, 0 if row.is_live else 1, *columns, row.body)
+                    written.setdefault(nclsid, []).append(line)
+                else:
+                    removed.setdefault(nclsid, []).append(key)
+        self.statements.finish(
+            self.connection, written, removed, stamps, logged, self.committer.sender
+        )
+
+
+def _keys(
+    writes: Sequence[Write], stored: Sequence[StoredClass | None]
+) -> tuple[list[Key | EncodeError], dict[int, dict[Key, None]]]:
+    """The keys of writes; and, by class, those that may have rows."""
+    keys: list[Key | EncodeError] = []
+    asked: dict[int, dict[Key, None]] = {}
+    for write, each in zip(writes, stored, strict=True):
+        try:
+            key = () if each is None else each.flat.checked_key(write.object)
+        except EncodeError as error:
+            keys.append(error)
+            continue
+        keys.append(key)
+        if each is not None and each.table is not None:
+            asked.setdefault(each.nclass.id, {})[key] = None
+    return keys, asked

@@ -1,16 +1,16 @@
 """The statements of a commit, as quick as each driver can be: prepared once for each class.
 
 SQLite is asked row by row, which costs it no round trip. PostgreSQL gets the columns of a whole
-group as arrays, one statement for all its rows.
+group as arrays, one statement for all its rows, and all statements of a step in one round trip.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Dialect
 
@@ -27,6 +27,7 @@ from wireloom.services.blaze.store.tables import (
 __all__ = [
     "CHANNEL",
     "ClassState",
+    "Found",
     "Logged",
     "PostgresStatements",
     "SqliteStatements",
@@ -35,6 +36,9 @@ __all__ = [
 
 CHANNEL = "blaze_changes"
 """Where brokers on one PostgreSQL wake each other."""
+
+Stored = tuple[int, bytes]
+"""The mark of deletion, and the encoded object."""
 
 _PORTION = 500
 """Values in one statement; old versions of SQLite take no more than 999."""
@@ -46,6 +50,18 @@ class ClassState(NamedTuple):
     generation: int
     stamp: Stamp
     low: Stamp
+
+
+class Found(NamedTuple):
+    """What a group finds, under the locks of its classes."""
+
+    states: dict[int, ClassState]
+    known: set[bytes]
+    """Ids of transactions that were there already."""
+    rows: dict[int, dict[Key, Stored]]
+    """The row of each key that has one, by class."""
+    is_done: bool = False
+    """Whether the whole group was carried out before."""
 
 
 class Logged(NamedTuple):
@@ -98,6 +114,8 @@ class Statements(ABC):
     """What a commit does, on a connection in a transaction."""
 
     dialect: Dialect
+    has_log: bool
+    """Whether other brokers want to know."""
 
     def __init__(self, classes: Iterable[StoredClass]) -> None:
         self._sql = {
@@ -105,97 +123,85 @@ class Statements(ABC):
             for stored in classes
             if stored.table is not None
         }
-        self._set_stamp = (
-            update(CLASSES)
-            .where(CLASSES.c.nclsid == bindparam("id"))
-            .values(ts0=bindparam("new0"), ts1=bindparam("new1"))
-        )
+        quote = self.dialect.identifier_preparer.quote
+        self._classes = quote(CLASSES.name)
+        self._transactions = quote(TRANSACTIONS.name)
+        self._changes = quote(CHANGES.name)
 
-    def lock(self, connection: Connection, nclsids: Sequence[int]) -> dict[int, ClassState]:
-        """The state of classes, which nobody else changes until the transaction ends.
+    @abstractmethod
+    def begin(
+        self,
+        connection: Connection,
+        nclsids: Sequence[int],
+        ids: Sequence[bytes],
+        at: int,
+        keys: Mapping[int, Sequence[Key]],
+        marker: bytes = b"",
+    ) -> Found:
+        """Lock classes, remember ids of transactions, and read rows.
 
-        All take the locks in one order, so that no two wait for each other.
+        All brokers take locks in one order, so that no two wait for each other.
+
+        Args:
+            connection: in a transaction.
+            nclsids: the classes, ascending.
+            ids: of the transactions; those that are there already are given back.
+            at: the time to remember them with.
+            keys: of the rows, by class.
+            marker: an id to look for, which would tell that all of it was done before.
         """
-        found = connection.execute(
-            select(CLASSES)
-            .where(CLASSES.c.nclsid.in_(nclsids))
-            .order_by(CLASSES.c.nclsid)
-            .with_for_update()
-        )
-        return {
-            row.nclsid: ClassState(row.generation, (row.ts0, row.ts1), (row.low0, row.low1))
-            for row in found
-        }
 
-    def set_stamps(self, connection: Connection, stamps: dict[int, Stamp]) -> None:
-        """Note the last stamps of classes."""
-        if stamps:
-            connection.execute(
-                self._set_stamp,
-                [
-                    {"id": nclsid, "new0": stamp[0], "new1": stamp[1]}
-                    for nclsid, stamp in sorted(stamps.items())
-                ],
-            )
+    @abstractmethod
+    def finish(
+        self,
+        connection: Connection,
+        written: Mapping[int, Sequence[Key]],
+        removed: Mapping[int, Sequence[Key]],
+        stamps: Mapping[int, Stamp],
+        logged: Sequence[Logged],
+        sender: str,
+    ) -> None:
+        """Write rows, delete others, note the classes' last stamps, and tell other brokers."""
 
     def clear(self, connection: Connection, nclsid: int, first: Stamp) -> int:
         """Delete all objects of a class logically, with stamps from `first` on; how many."""
         return connection.exec_driver_sql(self._sql[nclsid].clear, first).rowcount
 
     @abstractmethod
-    def take_ids(self, connection: Connection, ids: Sequence[bytes], at: int) -> set[bytes]:
-        """Remember ids of transactions; gives those that were there already."""
-
-    @abstractmethod
-    def has_id(self, connection: Connection, id: bytes) -> bool:
-        """Whether an id is remembered."""
-
-    @abstractmethod
-    def fetch(
-        self, connection: Connection, nclsid: int, keys: Sequence[Key]
-    ) -> dict[Key, tuple[int, bytes]]:
-        """The mark of deletion and the encoded object of each key that has a row."""
-
-    @abstractmethod
-    def upsert(self, connection: Connection, nclsid: int, rows: Sequence[Key]) -> None:
-        """Write rows, new ones or in place of those with the same key."""
-
-    @abstractmethod
-    def remove(self, connection: Connection, nclsid: int, keys: Sequence[Key]) -> None:
-        """Delete rows physically."""
-
-    @abstractmethod
-    def log(self, connection: Connection, changes: Sequence[Logged], sender: str) -> None:
-        """Tell other brokers, when the transaction is committed."""
+    def fetch(self, connection: Connection, nclsid: int, keys: Sequence[Key]) -> dict[Key, Stored]:
+        """The row of each key that has one."""
 
 
 class SqliteStatements(Statements):
     """On the driver's own connection, which is quickest."""
 
     dialect = sqlite.dialect()
+    has_log = False
 
     def __init__(self, classes: Iterable[StoredClass]) -> None:
         super().__init__(classes)
-        self._fetch = {
-            nclsid: f"SELECT del, {BODY} FROM {sql.table} WHERE "
-            + " AND ".join(f"{key} = ?" for key in sql.keys)
-            for nclsid, sql in self._sql.items()
-        }
-        self._upsert = {
-            nclsid: f"{sql.into} VALUES ({', '.join('?' * len(sql.columns))}) {sql.upsert}"
-            for nclsid, sql in self._sql.items()
-        }
-        self._remove = {
-            nclsid: f"DELETE FROM {sql.table} WHERE "
-            + " AND ".join(f"{key} = ?" for key in sql.keys)
-            for nclsid, sql in self._sql.items()
-        }
-        table = self.dialect.identifier_preparer.quote(TRANSACTIONS.name)
-        self._take = f"INSERT INTO {table} (id, at) VALUES (?, ?)"
-        self._known = f"SELECT id FROM {table} WHERE id IN "
+        self._fetch, self._upsert, self._remove = {}, {}, {}
+        for nclsid, sql in self._sql.items():
+            where = " AND ".join(f"{key} = ?" for key in sql.keys)
+            marks = ", ".join("?" * len(sql.columns))
+            self._fetch[nclsid] = f"SELECT del, {BODY} FROM {sql.table} WHERE {where}"
+            self._remove[nclsid] = f"DELETE FROM {sql.table} WHERE {where}"
+            self._upsert[nclsid] = f"{sql.into} VALUES ({marks}) {sql.upsert}"
+        self._states = f"SELECT {_STATE} FROM {self._classes}"
+        self._set = f"UPDATE {self._classes} SET ts0 = ?, ts1 = ? WHERE nclsid = ?"
+        self._take = f"INSERT INTO {self._transactions} (id, at) VALUES (?, ?)"
+        self._known = f"SELECT id FROM {self._transactions} WHERE id IN "
 
-    def take_ids(self, connection: Connection, ids: Sequence[bytes], at: int) -> set[bytes]:
-        """Remember ids of transactions; gives those that were there already."""
+    def begin(
+        self,
+        connection: Connection,
+        nclsids: Sequence[int],
+        ids: Sequence[bytes],
+        at: int,
+        keys: Mapping[int, Sequence[Key]],
+        marker: bytes = b"",
+    ) -> Found:
+        """Remember ids of transactions, and read rows; the whole file is locked already."""
         raw: Any = connection.connection.dbapi_connection
         known: set[bytes] = set()
         for start in range(0, len(ids), _PORTION):
@@ -203,45 +209,46 @@ class SqliteStatements(Statements):
             marks = f"({', '.join('?' * len(some))})"
             known.update(row[0] for row in raw.execute(self._known + marks, some))
         raw.executemany(self._take, [(id, at) for id in ids if id not in known])
-        return known
+        states = _states(raw.execute(self._states))
+        rows = {nclsid: self._rows(raw, nclsid, wanted) for nclsid, wanted in keys.items()}
+        return Found(states, known, rows)
 
-    def has_id(self, connection: Connection, id: bytes) -> bool:
-        """Whether an id is remembered."""
-        raw: Any = connection.connection.dbapi_connection
-        return raw.execute(self._known + "(?)", (id,)).fetchone() is not None
-
-    def fetch(
-        self, connection: Connection, nclsid: int, keys: Sequence[Key]
-    ) -> dict[Key, tuple[int, bytes]]:
-        """The mark of deletion and the encoded object of each key that has a row."""
-        raw: Any = connection.connection.dbapi_connection
-        cursor = raw.cursor()
+    def _rows(self, raw: Any, nclsid: int, keys: Sequence[Key]) -> dict[Key, Stored]:
+        execute = raw.cursor().execute
         sql = self._fetch[nclsid]
-        found = {}
-        for key in keys:
-            row = cursor.execute(sql, key).fetchone()
-            if row is not None:
-                found[key] = row
-        return found
+        found = {key: execute(sql, key).fetchone() for key in keys}
+        return {key: row for key, row in found.items() if row is not None}
 
-    def upsert(self, connection: Connection, nclsid: int, rows: Sequence[Key]) -> None:
-        """Write rows, new ones or in place of those with the same key."""
+    def fetch(self, connection: Connection, nclsid: int, keys: Sequence[Key]) -> dict[Key, Stored]:
+        """The row of each key that has one."""
+        return self._rows(connection.connection.dbapi_connection, nclsid, keys)
+
+    def finish(
+        self,
+        connection: Connection,
+        written: Mapping[int, Sequence[Key]],
+        removed: Mapping[int, Sequence[Key]],
+        stamps: Mapping[int, Stamp],
+        logged: Sequence[Logged],
+        sender: str,
+    ) -> None:
+        """Write rows, delete others, note the classes' last stamps; there are no other brokers."""
         raw: Any = connection.connection.dbapi_connection
-        raw.executemany(self._upsert[nclsid], rows)
-
-    def remove(self, connection: Connection, nclsid: int, keys: Sequence[Key]) -> None:
-        """Delete rows physically."""
-        raw: Any = connection.connection.dbapi_connection
-        raw.executemany(self._remove[nclsid], keys)
-
-    def log(self, connection: Connection, changes: Sequence[Logged], sender: str) -> None:
-        """Nothing: a file has one broker."""
+        for nclsid, keys in removed.items():
+            raw.executemany(self._remove[nclsid], keys)
+        for nclsid, rows in written.items():
+            raw.executemany(self._upsert[nclsid], rows)
+        raw.executemany(self._set, [(*stamp, nclsid) for nclsid, stamp in stamps.items()])
 
 
 class PostgresStatements(Statements):
-    """With arrays of columns."""
+    """On the driver's own connection, which can send several statements at once.
+
+    Arrays are sent in the binary form: the other one takes three times as long to write.
+    """
 
     dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+    has_log = True
 
     def __init__(self, classes: Iterable[StoredClass]) -> None:
         super().__init__(classes)
@@ -261,52 +268,95 @@ class PostgresStatements(Statements):
             self._upsert[nclsid] = (
                 f"{sql.into} SELECT * FROM unnest({_arrays(sql.types)}) {sql.upsert}"
             )
-        quote = self.dialect.identifier_preparer.quote
-        # In one order, so that no two wait for each other.
+        self._lock = (
+            f"SELECT {_STATE} FROM {self._classes}"
+            " WHERE nclsid = ANY(%s) ORDER BY nclsid FOR UPDATE"
+        )
+        self._set = (
+            f"UPDATE {self._classes} AS old SET ts0 = new.ts0, ts1 = new.ts1"
+            f" FROM unnest({_arrays(['integer', 'bigint', 'bigint'])}) AS new (nclsid, ts0, ts1)"
+            " WHERE old.nclsid = new.nclsid"
+        )
         self._take = (
-            f"INSERT INTO {quote(TRANSACTIONS.name)} (id, at)"
-            " SELECT id, %s FROM unnest(%s::bytea[]) AS given (id) ORDER BY id"
+            f"INSERT INTO {self._transactions} (id, at)"
+            " SELECT id, %s FROM unnest(%b::bytea[]) AS given (id) ORDER BY id"
             " ON CONFLICT DO NOTHING RETURNING id"
         )
-        self._known = f"SELECT 1 FROM {quote(TRANSACTIONS.name)} WHERE id = %s"
+        self._known = f"SELECT 1 FROM {self._transactions} WHERE id = %s"
+        quote = self.dialect.identifier_preparer.quote
         names = ", ".join(quote(name) for name in Logged._fields)
         types = ["integer", "bigint", "bigint", "smallint", "text", "bytea", "bytea"]
-        self._log = (
-            f"INSERT INTO {quote(CHANGES.name)} ({names}) SELECT * FROM unnest({_arrays(types)})"
+        self._log = f"INSERT INTO {self._changes} ({names}) SELECT * FROM unnest({_arrays(types)})"
+
+    def begin(
+        self,
+        connection: Connection,
+        nclsids: Sequence[int],
+        ids: Sequence[bytes],
+        at: int,
+        keys: Mapping[int, Sequence[Key]],
+        marker: bytes = b"",
+    ) -> Found:
+        """Lock classes, remember ids of transactions, and read rows: one round trip."""
+        raw: Any = connection.connection.driver_connection
+        with raw.pipeline():
+            states = raw.execute(self._lock, (list(nclsids),))
+            done = raw.execute(self._known, (marker,)) if marker else None
+            taken = raw.execute(self._take, (at, list(ids))) if ids else None
+            rows = {
+                nclsid: raw.execute(self._fetch[nclsid], _turned(wanted), binary=True)
+                for nclsid, wanted in keys.items()
+            }
+        new = set() if taken is None else {bytes(row[0]) for row in taken}
+        return Found(
+            _states(states),
+            set(ids).difference(new),
+            {nclsid: _rows(found) for nclsid, found in rows.items()},
+            done is not None and done.fetchone() is not None,
         )
 
-    def take_ids(self, connection: Connection, ids: Sequence[bytes], at: int) -> set[bytes]:
-        """Remember ids of transactions; gives those that were there already."""
-        taken = connection.exec_driver_sql(self._take, (at, list(ids))).scalars()
-        return set(ids).difference(map(bytes, taken))
+    def fetch(self, connection: Connection, nclsid: int, keys: Sequence[Key]) -> dict[Key, Stored]:
+        """The row of each key that has one."""
+        raw: Any = connection.connection.driver_connection
+        return _rows(raw.execute(self._fetch[nclsid], _turned(keys), binary=True))
 
-    def has_id(self, connection: Connection, id: bytes) -> bool:
-        """Whether an id is remembered."""
-        return connection.exec_driver_sql(self._known, (id,)).first() is not None
+    def finish(
+        self,
+        connection: Connection,
+        written: Mapping[int, Sequence[Key]],
+        removed: Mapping[int, Sequence[Key]],
+        stamps: Mapping[int, Stamp],
+        logged: Sequence[Logged],
+        sender: str,
+    ) -> None:
+        """Write rows and the log, delete others, wake other brokers: one round trip."""
+        raw: Any = connection.connection.driver_connection
+        with raw.pipeline():
+            for nclsid, keys in removed.items():
+                raw.execute(self._remove[nclsid], _turned(keys))
+            for nclsid, rows in written.items():
+                raw.execute(self._upsert[nclsid], _turned(rows))
+            if stamps:
+                changed = [(nclsid, *stamp) for nclsid, stamp in stamps.items()]
+                raw.execute(self._set, _turned(changed))
+            if logged:
+                raw.execute(self._log, _turned(logged))
+                raw.execute("SELECT pg_notify(%s, %s)", (CHANNEL, sender))
 
-    def fetch(
-        self, connection: Connection, nclsid: int, keys: Sequence[Key]
-    ) -> dict[Key, tuple[int, bytes]]:
-        """The mark of deletion and the encoded object of each key that has a row."""
-        found = connection.exec_driver_sql(self._fetch[nclsid], _turned(keys))
-        return {tuple(row[2:]): (row[0], bytes(row[1])) for row in found}
 
-    def upsert(self, connection: Connection, nclsid: int, rows: Sequence[Key]) -> None:
-        """Write rows, new ones or in place of those with the same key."""
-        connection.exec_driver_sql(self._upsert[nclsid], _turned(rows))
+_STATE = "nclsid, generation, ts0, ts1, low0, low1"
 
-    def remove(self, connection: Connection, nclsid: int, keys: Sequence[Key]) -> None:
-        """Delete rows physically."""
-        connection.exec_driver_sql(self._remove[nclsid], _turned(keys))
 
-    def log(self, connection: Connection, changes: Sequence[Logged], sender: str) -> None:
-        """Tell other brokers, when the transaction is committed."""
-        connection.exec_driver_sql(self._log, _turned(changes))
-        connection.exec_driver_sql("SELECT pg_notify(%s, %s)", (CHANNEL, sender))
+def _states(rows: Iterable[tuple[int, ...]]) -> dict[int, ClassState]:
+    return {row[0]: ClassState(row[1], (row[2], row[3]), (row[4], row[5])) for row in rows}
+
+
+def _rows(found: Iterable[tuple[Any, ...]]) -> dict[Key, Stored]:
+    return {tuple(row[2:]): (row[0], bytes(row[1])) for row in found}
 
 
 def _arrays(types: Sequence[str]) -> str:
-    return ", ".join(f"%s::{type_}[]" for type_ in types)
+    return ", ".join(f"%b::{type_}[]" for type_ in types)
 
 
 def _turned(rows: Sequence[tuple[Any, ...]]) -> tuple[list[Any], ...]:
