@@ -21,6 +21,8 @@ from oracles.blaze_program import Program
 from wireloom.cli import main as wireloom
 from wireloom.formats.blaze import Action, Disconnected, TransactionResponse, decode_nclass
 
+pytestmark = pytest.mark.slow  # each starts brokers as programs
+
 
 @live
 async def test_the_ready_line_names_real_ports_and_the_side_port_answers(tmp_path: Path) -> None:

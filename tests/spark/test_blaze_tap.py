@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from oracles.blaze_peers import MODEL, Raw, truck
 from oracles.blaze_program import Program
 from oracles.blaze_taps import store_objects, tap_objects
@@ -34,6 +35,7 @@ async def _traffic(address: str) -> None:
             await reader.event()
 
 
+@pytest.mark.nightly  # it starts a Spark of its own; a soak of one minute compares the same
 def test_objects_of_the_tap_are_those_of_the_store(tmp_path: Path) -> None:
     store, tap = f"sqlite:///{tmp_path / 'fleet.db'}", tmp_path / "tap"
     with Program.start(tmp_path, store, "--tap", str(tap)) as program:
