@@ -73,12 +73,12 @@ def store_writes(url: str, number: int, *, batch: int) -> float:
         # As a session has them: decoded, and the bytes that came.
         given = [(value, encode_nclass(value)) for value in _objects(number)]
         left = number
+        refused = ""
         finished = asyncio.Event()
 
         def done(outcome: Outcome) -> None:
-            nonlocal left
-            if not outcome.is_ok:
-                raise RuntimeError(outcome.reason)
+            nonlocal left, refused
+            refused = refused or outcome.reason
             left -= 1
             if not left:
                 finished.set()
@@ -91,6 +91,8 @@ def store_writes(url: str, number: int, *, batch: int) -> float:
         await finished.wait()
         seconds = time.perf_counter() - start
         await store.close()
+        if refused:
+            raise RuntimeError(refused)
         return seconds
 
     return asyncio.run(run())

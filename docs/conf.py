@@ -37,5 +37,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(?!wireloom\.).*"),
     ("py:.*", r"wireloom\..*\._\w+"),
-    ("py:.*", r"wireloom\.(captures|columnar|formats|tabulate)\.\w+\..*"),
+    ("py:.*", r"wireloom\.(captures|columnar|formats|services|tabulate)\.\w+\..*"),
 ]
+# `object` and `type` in a signature are Python's, and also attributes of several classes here.
+suppress_warnings = ["ref.python"]

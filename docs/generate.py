@@ -21,11 +21,14 @@ from wireloom import cli
 from wireloom.format import COMMON_OPTIONS, Format, Option
 from wireloom.formats import REGISTRY, get, names
 from wireloom.formats.nais.counters import DROPS, Counters
+from wireloom.formats.nrep.extensions import REASONS, Reason
 from wireloom.services._shell.declared import CONNECTION_METRICS
 from wireloom.services._shell.settings import options as settings_of
 from wireloom.services.blaze.declared import METRICS, code_rows
 from wireloom.services.blaze.settings import BrokerSettings
 from wireloom.services.nais import metrics as nais_metrics
+from wireloom.services.nrep.metrics import METRICS as NREP_METRICS
+from wireloom.services.nrep.settings import EntryPointSettings
 from wireloom.tables import docs_rows, table_names
 from wireloom.tables import table as base_table
 
@@ -40,6 +43,7 @@ def write_pages(folder: Path) -> None:
     (folder / "formats" / "index.md").write_text(formats_page(known), "utf-8")
     (folder / "cli.md").write_text(cli_page(), "utf-8")
     (folder / "tables.md").write_text(tables_page(), "utf-8")
+    (folder / "nrep-entry-point-reference.md").write_text(entry_point_page(), "utf-8")
     (folder / "blaze-broker-reference.md").write_text(broker_page(), "utf-8")
     (folder / "nais-settings.md").write_text(nais_settings_page(), "utf-8")
 
@@ -108,6 +112,36 @@ def broker_page() -> str:
             "## Codes",
             "What the broker says, and when.",
             table(("field", "number", "name", "when"), codes),
+            "",
+        ]
+    )
+
+
+def entry_point_page() -> str:
+    metrics = [
+        (
+            f"`wireloom_nrep_{info.name}{'_total' if info.kind == 'counter' else ''}`",
+            info.kind,
+            ", ".join(f"`{label}`" for label in info.labels),
+            info.help,
+        )
+        for info in (*NREP_METRICS, *CONNECTION_METRICS)
+    ]
+    reasons = [(int(each), f"`{each.name.lower()}`", REASONS[each]) for each in Reason]
+    return "\n\n".join(
+        [
+            "# NREP entry point: reference",
+            "Made from the declarations that {doc}`the program <nrep-entry-point>` itself uses.",
+            "## Settings",
+            "In a TOML file for `--config`, what stands before the dot is a table. What the command"
+            " line says goes before.",
+            settings_table(EntryPointSettings),
+            "## Metrics",
+            table(("metric", "kind", "labels", "what it says"), metrics),
+            "## Reasons",
+            "Why a socket ended or something was refused: labels of metrics, codes of the client's"
+            " errors, and numbers on the wire between peers that negotiated them.",
+            table(("number", "name", "when"), reasons),
             "",
         ]
     )

@@ -157,7 +157,7 @@ class Soak:
                         await client.delete(value)
                         alive.discard(key)
                     elif rng.random() < 0.5:
-                        await client.merge(truck(key, x=rng.randrange(1, 10**6)))
+                        await client.merge(truck(key, x=rng.randrange(1, 10**6)), fields=["x"])
                     else:
                         await client.update(value)
                     self.transactions += 1
@@ -172,7 +172,7 @@ class Soak:
             async for event in client.subscribe("TRUCK", **given):
                 if not event.is_download_end:
                     value = event.value
-                    key = json.dumps([value.read("truck_id")])
+                    key = json.dumps([str(value.read("truck_id"))])
                     if event.action == Action.DEL:
                         images.pop(key, None)
                     else:

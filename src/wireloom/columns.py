@@ -169,7 +169,7 @@ def failure_row(
         "format": format,
         "code": failure.code,
         "reason": failure.reason,
-        "at": at,
+        "failed_at": at,
         "field": failure.path,
         "raw": raw,
     }

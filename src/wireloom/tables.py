@@ -121,7 +121,9 @@ ERRORS: Final = _table(
     Column("format", "kind", "name of the format; null if none was recognised"),
     Column("code", "name", "short machine-readable cause"),
     Column("reason", "text", "the cause in words"),
-    Column("at", "i64", "stream offset of the byte where reading failed; null inside a payload"),
+    Column(
+        "failed_at", "i64", "stream offset of the byte where reading failed; null inside a payload"
+    ),
     Column("field", "text", "the field where reading failed, from the outside in"),
     Column("raw", "binary", "the bytes; of a nested message its own"),
 )

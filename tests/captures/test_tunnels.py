@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import struct
 import subprocess
 from itertools import product
+from random import Random
 
 import pytest
 
-from wireloom.captures import ReassemblyLimits
+from wireloom import kernel as kernels
+from wireloom.captures import Capture, ReassemblyLimits
 from wireloom.errors import OptionError
 from wireloom.generate import traffic
 from wireloom.generate.traffic import START_NS, Packet, ethernet, ip, ipv4, ipv6, tcp, udp
@@ -244,3 +247,30 @@ def test_another_program_reads_the_same(tmp_path):
     assert len(lines) == len(names)
     unlike = [name for name, line in zip(names, lines, strict=True) if line != TEXT.hex()]
     assert unlike == []
+
+
+@pytest.mark.skipif(not kernels.is_compiled(), reason="the kernel is not compiled")
+@pytest.mark.parametrize("link_type", [1, 9, 51, 104, 105, 113, 127, 239])
+def test_damaged_ones_are_the_same_compiled_and_interpreted(collect, link_type):
+    random = Random(link_type)
+    whole = [
+        make(inner(ends)) for make in (*ALWAYS.values(), *BY_OPTION.values()) for ends in (IN4, IN6)
+    ]
+    whole += [*NOT_READ.values(), inner(IN4), ppp(inner(IN4))]
+    frames = []
+    for data in whole * 4:
+        raw = bytearray(data if random.random() < 0.8 else data[random.randrange(20) :])
+        for _ in range(random.randrange(4)):
+            raw[random.randrange(min(len(raw), 90))] = random.choice(
+                (0, 1, 4, 47, 255, random.randrange(256))
+            )
+        frames.append(
+            bytes(raw[: random.choice((len(raw), len(raw), random.randrange(len(raw)) + 1))])
+        )
+    data = capture(*frames, link_type=link_type)
+    limits = ReassemblyLimits(tunnels=tuple(BY_OPTION))
+    one, other = (
+        collect(Capture(io.BytesIO(data), limits=limits, kernel=kernel)).same()
+        for kernel in (kernels.load(), kernels.interpreted())
+    )
+    assert one == other

@@ -21,8 +21,15 @@ def shown() -> str:
 
 
 def test_every_part_has_its_heading(shown: str) -> None:
-    for number, (heading, _) in enumerate(demo.PARTS, 1):
+    for number, (heading, _) in enumerate([(demo.LIVE, None), *demo.PARTS], 1):
         assert f"{number}. {heading}" in shown
+
+
+def test_live_traffic_became_tables_and_nothing_is_missing(shown: str) -> None:
+    assert "Blaze: 800 transactions" in shown
+    assert "3,000 quotes" in shown
+    line = next(line for line in shown.splitlines() if line.startswith("all "))
+    assert " ok" in line
 
 
 def test_samples_of_all_formats_are_written_again(shown: str) -> None:

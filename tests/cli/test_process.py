@@ -161,3 +161,17 @@ def test_output_that_has_no_unicode_is_no_error(capture: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"DISCOVER" in done.stdout
+
+
+@pytest.mark.parametrize("words", ["stat", "decode", "decode --tables frames", "convert --to json"])
+def test_captures_are_read_without_pandas(words: str, capture: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "wireloom.cli", *words.split(), str(capture)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "pyarrow" in imported
+    # What was looked for and refused is listed, too.
+    assert not any(name.startswith("pandas.") for name in imported)

@@ -83,3 +83,13 @@ def test_of_several_statements_the_last_one_answers(run: Any, lake: Path) -> Non
 )
 def test_statements_end_at_semicolons_outside_quotes(text: str, wanted: list[str]) -> None:
     assert _statements(text) == wanted
+
+
+def test_no_column_of_errors_is_a_keyword() -> None:
+    duckdb = pytest.importorskip("duckdb")
+    from wireloom.tables import table
+
+    with duckdb.connect() as database:
+        for column in table("errors").names:
+            database.execute(f'create or replace table t as select 1 as "{column}"').fetchall()
+            assert database.execute(f"select {column} from t").fetchall() == [(1,)]

@@ -19,7 +19,13 @@ from wireloom.tables import table, table_names
 
 DOCS = Path(__file__).parents[2] / "docs"
 README = DOCS.parent / "README.md"
-MADE = ("blaze-broker-reference.md", "cli.md", "nais-settings.md", "tables.md")
+MADE = (
+    "blaze-broker-reference.md",
+    "cli.md",
+    "nais-settings.md",
+    "nrep-entry-point-reference.md",
+    "tables.md",
+)
 PAGES = [README, *sorted(path for path in DOCS.glob("*.md") if path.name not in MADE)]
 
 
@@ -103,6 +109,18 @@ def test_page_of_tables_names_every_table_and_column(generate: ModuleType) -> No
     for name in table_names():
         section = page.partition(f"## {name}\n")[2].partition("\n## ")[0]
         assert all(f"| `{column}` |" in section for column in table(name).names)
+
+
+def test_page_of_an_entry_point_names_every_setting_metric_and_reason(generate: ModuleType) -> None:
+    from wireloom.formats.nrep.extensions import Reason
+    from wireloom.services._shell.settings import options
+    from wireloom.services.nrep.metrics import METRICS
+    from wireloom.services.nrep.settings import EntryPointSettings
+
+    page = generate.entry_point_page()
+    assert all(f"| `{option.path}` |" in page for option in options(EntryPointSettings))
+    assert all(f"| `wireloom_nrep_{metric.name}" in page for metric in METRICS)
+    assert all(f"| `{reason.name.lower()}` |" in page for reason in Reason)
 
 
 def test_page_of_a_junction_names_every_setting_metric_and_reason(generate: ModuleType) -> None:

@@ -21,8 +21,8 @@ def postgres() -> Iterator[Server]:
 
 @pytest.fixture
 def postgres_url(postgres: Server) -> str:
-    """An empty database of PostgreSQL."""
-    return postgres.new_database()
+    """An empty schema of PostgreSQL, which is as good as a database."""
+    return postgres.new_schema()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

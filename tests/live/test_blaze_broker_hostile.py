@@ -7,6 +7,7 @@ import json
 import random
 import re
 import struct
+import time
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -209,6 +210,22 @@ async def test_who_sends_more_than_its_quota_is_slowed_down() -> None:
         answers = [await raw.expect(TransactionResponse) for _ in range(2000)]
         assert all(answer.txresl == 1 for answer in answers)
         assert broker.hub.metrics.slowed._value.get() >= 1
+
+
+@live
+async def test_who_sends_more_transactions_than_it_may_is_slowed_down() -> None:
+    given = settings(transactions={"max_per_s": 100})
+    async with serving(given) as broker, await Raw.connect(broker) as raw:
+        started = time.monotonic()
+        for number in range(1, 171):
+            raw.send(raw.request(value=truck(number)))
+            await asyncio.sleep(0)
+        for _ in range(170):
+            await raw.expect(TransactionResponse, txresl=1)
+        raw.send(raw.request(value=truck(999)))
+        await raw.expect(TransactionResponse, txresl=1)
+        assert time.monotonic() - started > 0.5
+        assert broker.metrics.held_reads["rate"]
 
 
 @live

@@ -179,7 +179,11 @@ def test_a_config_is_checked_with_line_numbers_and_the_command_line_wins(tmp_pat
     found = CliRunner().invoke(wireloom, check)
     assert (found.exit_code, found.output) == (0, f"{config}: it is well formed\n")
     for text, message in (
-        ("[subscriptions]\nwindow = -1\n", "line 2"),
+        ("[subscriptions]\nwindow = -1\n", "bad.toml:2: "),
+        (
+            'model = "m"\nstore = "s"\n[subscriptions]\nwindow = 0\n',
+            "window and download_rows must be at least 1",
+        ),
         ('dialect = "2018"\n', "is not one of document, 2017, 2019"),
         ("[subscription]\nwindow = 1\n", "did you mean subscriptions?"),
     ):

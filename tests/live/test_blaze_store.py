@@ -25,9 +25,9 @@ from oracles.stores import (
 )
 from sqlalchemy import text
 
-from wireloom.errors import OptionError, SourceError, StoreError
+from wireloom.errors import OptionError, SourceError, StateError, StoreError
 from wireloom.formats.blaze import from_blz, new_value
-from wireloom.formats.blaze.body import decode_nclass
+from wireloom.formats.blaze.body import decode_nclass, encode_nclass
 from wireloom.formats.blaze.codes import Action, BlazeCode, Encoding
 from wireloom.formats.blaze.dialects import Action2017
 from wireloom.formats.blaze.session.subscriptions import Change
@@ -499,6 +499,8 @@ def test_a_receiver_that_fails_does_not_stop_the_store(
         store.submit(write(INS, 1), fail)
         assert (await store.apply(write(INS, 2))).is_ok
         assert (await store.apply(write(INS, 3))).is_ok
+        with pytest.raises(StateError):
+            await store.start(fail, fail)
 
     on_store(test, store_url)
     assert caplog.text.count("a bug of the broker") >= 3
@@ -526,6 +528,18 @@ def test_an_apply_that_is_given_up_does_no_harm(store_url: str) -> None:
                 await store.apply(write(INS, 1))
         assert (await store.apply(write(INS, 2))).is_ok
         assert len(await images(store)) == 2
+
+    on_store(test, store_url)
+
+
+def test_bytes_that_are_at_hand_are_stored_as_they_are(store_url: str) -> None:
+    async def test(store: SqlStore) -> None:
+        for value in (truck(1, name="one"), pulse(1)):
+            body = encode_nclass(value)
+            outcome = await store.apply(Write(INS, value, body=body))
+            assert outcome.change is not None
+            assert outcome.change.full(Encoding.INDEXNOTZERO) is body
+        assert image((await all_rows(store))[0]) == truck(1, name="one")
 
     on_store(test, store_url)
 

@@ -10,13 +10,14 @@ import time
 from pathlib import Path
 from random import Random
 
+import pytest
 from oracles.stores import FLEET, all_rows, image, write
 
 from wireloom.formats.blaze.codes import Action, BlazeCode
 from wireloom.services.blaze.store import open_store
 
 WRITER = Path(__file__).parents[1] / "oracles" / "store_writer.py"
-ROUNDS = 3
+ROUNDS = 2
 
 
 def killed(url: str, connection: int, after: float) -> list[int]:
@@ -33,6 +34,7 @@ def killed(url: str, connection: int, after: float) -> list[int]:
     return [int(line) for line in rest.splitlines(keepends=True) if line.endswith(b"\n")]
 
 
+@pytest.mark.slow
 def test_what_was_answered_survives_a_kill(store_url: str) -> None:
     random = Random(17)
     answered: dict[int, list[int]] = {}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from oracles.blaze_broker import MODEL, Broker, Store
 
-from wireloom.errors import ConnectionClosed, DecodeError, OptionError, StateError
+from wireloom.errors import ConnectionClosed, DecodeError, EncodeError, OptionError, StateError
 from wireloom.formats.blaze import (
     Action,
     BlazeCode,
@@ -207,7 +207,8 @@ def test_deltas_are_put_into_the_objects_they_change() -> None:
         broker.cut()  # the images are kept
         await until(lambda: client.counts["connections"] == 2)
         await client.merge(TRUCK(truck_id=1, speed=4.0), fields=["speed"])
-        while (last := await anext(events)).action is not Action.DLT:
+        # As a delta, or as a whole object when it was stored before the download began anew.
+        while (last := await anext(events)).object.speed != 4.0:
             pass
         assert last.object == TRUCK(truck_id=1, name="uno", speed=4.0, temps=[1, 2])
         await client.delete(TRUCK(truck_id=1))
@@ -244,6 +245,23 @@ def test_nothing_is_acknowledged_before_it_is_taken() -> None:
         await until(lambda: not subscription.outstanding)
 
     on_broker(test, window=4)
+
+
+def test_one_acknowledgement_for_all_that_were_taken() -> None:
+    async def test(broker: Broker, client: Client) -> None:
+        events = await client.subscribe(TRUCK, mode=SubscriptionMode.LIVE).start()
+        peer = broker.connections[0]
+        before = len(peer.received)
+        for i in range(500):
+            broker.change(Action.INS, truck(i + 1))
+        got = [(await anext(events)).object.truck_id for _ in range(500)]
+        assert got == list(range(1, 501))
+        (subscription,) = peer.session.subscriptions.values()
+        await until(lambda: not subscription.outstanding)
+        assert (len(peer.received) - before) // 12 < 100  # SBSACKs of 12 bytes
+        assert peer.session.counts == {}
+
+    on_broker(test, options={"cumulative_acks": True}, window=32, has_cumulative_acks=True)
 
 
 def test_without_acknowledgements_a_full_queue_stops_reading_and_heartbeats_go_on() -> None:
@@ -287,6 +305,9 @@ def test_leaving_the_loop_stops_the_subscription() -> None:
     async def test(broker: Broker, client: Client) -> None:
         broker.change(Action.INS, truck(1))
         async for event in client.subscribe(TRUCK):
+            assert shown(event) == ("INS", 1, "")
+            break
+        async for event in client.subscribe(TRUCK):  # the class is free again at once
             assert shown(event) == ("INS", 1, "")
             break
         gc.collect()
@@ -346,6 +367,65 @@ def test_a_request_that_is_not_answered() -> None:
             await client.subscribe(TRUCK).start()
 
     on_broker(test, options={"timeout": 0.05, "test_after": 0})
+
+
+def test_what_the_dialect_lacks_is_said_to_who_reads() -> None:
+    async def test(broker: Broker, client: Client) -> None:
+        with pytest.raises(EncodeError, match="has no ALL"):
+            await client.subscribe(TRUCK, encoding=Encoding.ALL).start()
+        await broker.stop()
+        await until(lambda: client.counts["lost"] == 1)
+        waiting = client.subscribe(TRUCK, encoding=Encoding.ALL)
+        reading = asyncio.get_running_loop().create_task(anext(waiting))
+        await asyncio.sleep(0)
+        await broker.start()
+        with pytest.raises(EncodeError, match="has no ALL"):
+            await reading
+        await client.insert(TRUCK(truck_id=1))  # and the client goes on
+
+    on_broker(test, dialect="2017")
+
+
+def test_a_full_queue_that_nobody_reads_does_not_hold_the_connection_for_ever() -> None:
+    async def test(broker: Broker, client: Client) -> None:
+        events = await client.subscribe(TRUCK, mode=SubscriptionMode.LIVE, queue=2).start()
+        for i in range(10):
+            broker.change(Action.INS, truck(i + 1))
+        transport: Any = client._connection._transport  # type: ignore[union-attr]
+        await until(lambda: not transport.is_reading())
+        peer = broker.connections[0]
+        (sbsrid,) = peer.session.subscriptions
+        events.close()
+        await client.insert(TRUCK(truck_id=99))
+        # The same when the server has ended it, and the reader does not care.
+        events = await client.subscribe(TRUCK, mode=SubscriptionMode.LIVE, queue=2).start()
+        for i in range(10):
+            broker.change(Action.UPD, truck(i + 1))
+        (sbsrid,) = peer.session.subscriptions
+        now = asyncio.get_running_loop().time()
+        peer.session.stop_subscription(sbsrid, BlazeCode.SERVER_ERROR, now)
+        peer.flush()
+        await until(lambda: not transport.is_reading())
+        events.close()
+        await client.insert(TRUCK(truck_id=100))
+
+    on_broker(test, window=16)
+
+
+def test_past_is_over_when_only_its_stop_was_lost() -> None:
+    async def test(broker: Broker, client: Client) -> None:
+        broker.change(Action.INS, truck(1))
+        events = client.subscribe(TRUCK, mode=SubscriptionMode.PAST)
+        await take(events, 1)
+        feed = events._feed
+        assert feed is not None
+        await until(lambda: feed._has_download_end)
+        broker.cut()  # window 1: STOP waits until the end of the download is acknowledged
+        await until(lambda: client.counts["lost"] == 1)
+        broker.change(Action.INS, truck(2))
+        assert [event.is_download_end async for event in events] == [True]
+
+    on_broker(test)
 
 
 def test_classes_that_nobody_knows() -> None:

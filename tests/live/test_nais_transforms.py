@@ -48,10 +48,12 @@ def test_text_crosses_json_lines_too() -> None:
     read, write = form_transforms("json", BUILT_IN, is_stream=False)
     assert read is not None
     assert write is not None
-    assert write(text(b"caf\xc3\xa9 \xff\r\n")) == json.dumps({"text": "café \\xff"}).encode()
+    assert (
+        write(text("café ".encode() + b"\xff\r\n")) == json.dumps({"text": "café \\xff"}).encode()
+    )
     assert read(text(b'{"text": "hello\\n"}')) == b"hello\n"
     assert read(framed(ACK)) == ACK.encode()
-    for wrong in (b'{"text": "\\u001e"}', b'{"text": "a", "type": 1}', b'{"tipe": 1}'):
+    for wrong in (b'{"text": "\\u001e"}', b'{"text": "a", "type": 1}', b'{"typo_type": 1}'):
         with pytest.raises(WireloomError):
             read(text(wrong))
 

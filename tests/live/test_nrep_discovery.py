@@ -57,6 +57,21 @@ def test_a_question_is_answered_with_its_nonce_port_and_certificate(tmp_path: Pa
     assert len(list(Capture(sorted((tmp_path / "tap").iterdir())))) >= 4
 
 
+@pytest.mark.skipif(
+    not any(str(each.network) == "127.0.0.0/8" for each in interfaces()),
+    reason="the loopback interface of this machine has no broadcast address",
+)
+def test_a_broadcast_is_heard_and_answered_by_unicast(tmp_path: Path) -> None:
+    async def main() -> None:
+        discovery = DiscoverySettings(listen=Address("0.0.0.0", 0))
+        async with served(tmp_path, discovery=discovery) as entry:
+            port = Address.parse(entry.said["discovery"]).port
+            (found,) = await discover([Address("127.255.255.255", port)], within_s=0.3)
+            assert found.address == entry.address
+
+    run(main())
+
+
 def test_what_is_no_question_is_dropped_and_counted(tmp_path: Path) -> None:
     async def main() -> None:
         async with served(tmp_path) as entry:

@@ -262,6 +262,11 @@ def test_a_generated_certificate_is_kept_and_its_key_is_for_the_owner_alone(
     ]
 
 
+def test_packets_of_existing_forwarders_cannot_be_forbidden() -> None:
+    with pytest.raises(OptionError, match="at least 81934"):
+        QuotaSettings(max_content=1000)
+
+
 def test_settings_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
     async def main() -> None:
         cert = tmp_path / "none.pem"

@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
+from oracles import postgres
 from oracles.nrep_live import Program, Served, run, served
 
 from wireloom.errors import OptionError
@@ -267,6 +268,33 @@ def test_redis_is_reached_over_tls_without_an_error(tmp_path: Path) -> None:
             said = json.loads(connector.log.read_text().splitlines()[-1])
             assert (said["broken"], said["refused"]) == (0, 0)
             assert said["opened"] >= 24
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    postgres.find_binaries() is None or shutil.which("pgbench") is None, reason=postgres.MISSING
+)
+def test_postgresql_is_reached_over_tls_without_an_error(tmp_path: Path) -> None:
+    def pgbench(port: str, *words: str) -> str:
+        words = ("-h", "127.0.0.1", "-p", port, "-U", "wireloom", *words, "postgres")
+        done = subprocess.run(
+            ["pgbench", *words], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    binaries = postgres.find_binaries()
+    assert binaries is not None
+    with postgres.running(binaries) as database, start_entry(tmp_path) as entry:
+        listen = entry.wait_ready().ready["listen"]
+        server = database.folder / ".s.PGSQL.5432"
+        publisher, connector = forwarders(tmp_path, listen, server)
+        with publisher, connector:
+            port = str(Address.parse(connector.ready["listen"]).port)
+            pgbench(port, "-i", "-q", "-s", "1")
+            said = pgbench(port, "-S", "-n", "-c", "8", "-t", "100")
+            assert "number of transactions actually processed: 800/800" in said
+            assert "number of failed transactions: 0" in said
 
 
 @needs_redis

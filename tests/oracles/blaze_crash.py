@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -35,6 +36,8 @@ __all__ = ["Trial", "kill_under_load", "settle"]
 
 WRITERS = 3
 BURST = 24
+PATIENCE_S = 20.0
+"""For the first acknowledgement of a round, on a busy machine."""
 
 
 @dataclass(slots=True)
@@ -128,7 +131,10 @@ async def kill_under_load(trial: Trial, program: Program, rng: Random) -> None:
     """Load a broker, and kill it at a random moment."""
     async with asyncio.TaskGroup() as group:
         group.create_task(_loaded(trial, program.address))
-        await asyncio.sleep(rng.uniform(0.01, 0.35))
+        before, deadline = len(trial.acknowledged), time.monotonic() + PATIENCE_S
+        while len(trial.acknowledged) == before and time.monotonic() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(rng.uniform(0.0, 0.35))
         await asyncio.to_thread(program.kill)
     trial.kills += 1
 

@@ -59,7 +59,7 @@ async def store_objects(url: str, model: Model, nclass: str) -> dict[str, Image]
             for row in page:
                 value = row.image if row.image is not None else row.value()  # type: ignore[attr-defined]
                 if row.action is Action.INS:
-                    key = json.dumps([value.read(name) for name in found.primary_key.fields])
+                    key = json.dumps([str(value.read(name)) for name in found.primary_key.fields])
                     objects[key] = (row.stamp, trimmed(value).to_values())
         return objects
     finally:

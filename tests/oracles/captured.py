@@ -151,7 +151,12 @@ def captured_rows(events: Iterable[Event], format: str, *, include_raw: bool = F
             )
         elif isinstance(event, Dropped):
             key = _key(event.stream, event.offset, len(event.data), _known(event.ts_ns))
-            row = {"layer": "stream", "format": format, "code": event.code, "at": event.offset}
+            row = {
+                "layer": "stream",
+                "format": format,
+                "code": event.code,
+                "failed_at": event.offset,
+            }
             dropped.setdefault(event.stream.number, []).append(
                 key | row | {"field": "", "raw": event.data}
             )
@@ -193,7 +198,7 @@ def _damage(event: Damage) -> dict[str, Any]:
         "format": None,
         "code": event.code,
         "reason": event.reason,
-        "at": event.offset,
+        "failed_at": event.offset,
         "field": event.layer,
         "raw": event.data,
     }
@@ -233,12 +238,16 @@ def _stream(
                 sums[kind] += len(record.data)
                 row: dict[str, Any] = {"format": format, "raw": record.data}
                 if kind == "gap":
-                    row |= {"layer": "stream", "code": "gap", "at": offset if is_tail else stop}
+                    row |= {
+                        "layer": "stream",
+                        "code": "gap",
+                        "failed_at": offset if is_tail else stop,
+                    }
                     row["field"] = ""
                 else:
                     at = offset - record.offset + record.at
                     row |= {"layer": "frame", "code": record.code, "reason": record.reason}
-                    row |= {"at": at, "field": record.path}
+                    row |= {"failed_at": at, "field": record.path}
                 errors.append(key | row)
             elif isinstance(record, Frame):
                 error = _frame(found, key, record.data, format)
@@ -287,7 +296,7 @@ def _frame(found: Rows, key: dict[str, Any], data: bytes, format: str) -> dict[s
             "format": format,
             "code": error.code,
             "reason": error.reason,
-            "at": key["frame_offset"] + error.offset,
+            "failed_at": key["frame_offset"] + error.offset,
             "field": error.path,
             "raw": data,
         }

@@ -114,7 +114,7 @@ def expected(
                 "format": format,
                 "code": error.code,
                 "reason": error.reason,
-                "at": at + error.offset,
+                "failed_at": at + error.offset,
                 "field": error.path,
                 "raw": frame,
             }

@@ -182,7 +182,7 @@ def test_filters_give_the_same_rows_applied_here_or_not(
 
 
 def test_a_filter_on_the_source_leaves_other_files_unread(captures: Path) -> None:
-    from wireloom.pipeline.plan import Part, Whole
+    from wireloom.pipeline.plan import FlowPartition, Whole
     from wireloom.spark.filters import sources
     from wireloom.spark.options import SourceOptions
     from wireloom.spark.planning import Task, plan
@@ -195,7 +195,7 @@ def test_a_filter_on_the_source_leaves_other_files_unread(captures: Path) -> Non
     # Connections may begin in another packet capture than the one they are called after.
     raw, *packets = plan(options, found)
     assert raw == Task(Whole((quotes,), Path(quotes).stat().st_size))
-    assert all(isinstance(each, Task) and isinstance(each.unit, Part) for each in packets)
+    assert all(isinstance(each, Task) and isinstance(each.unit, FlowPartition) for each in packets)
 
 
 def test_a_filter_that_is_not_understood_lets_all_rows_through() -> None:
@@ -289,12 +289,19 @@ def test_the_page_on_spark_names_every_option_and_its_examples_work(
 ) -> None:
     from dataclasses import fields
 
+    from wireloom.options import declared
     from wireloom.spark.options import OPTIONS
     from wireloom.tabulate import Settings
 
     text = PAGE.read_text("utf-8")
-    inner = {"tables", "types", "limits", "reassembly"}
-    names = {*OPTIONS, *(each.name for each in fields(Settings))} - {"path"} - inner
+    inner = {"tables", "limits", "reassembly", "options"}
+    names = {*OPTIONS, *(each.name for each in fields(Settings) if each.init)} - {"path"} - inner
+    names |= {
+        option.name
+        for found in declared().values()
+        for _, option in found
+        if option.is_for_tables and option.type != "object"
+    }
     assert [name for name in sorted(names) if f"`{name}`" not in text] == []
     (tmp_path / "captures").mkdir()
     shutil.copy(captures / "quotes.bin", tmp_path / "captures")

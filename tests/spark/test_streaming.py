@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 pytest.importorskip("pyspark")
 
-from wireloom.spark import tailing
+from wireloom.spark import offsets
+from wireloom.spark.offsets import Mark, Offset, Tail
 from wireloom.spark.options import SourceOptions
 from wireloom.spark.streaming import WireloomStreamReader
-from wireloom.spark.tailing import Mark, Offset, Tail
 
 Rows = list[tuple[Any, ...]]
 Expected = Callable[..., Rows]
@@ -47,7 +47,7 @@ class Stream:
         """All processes are new; only the offset is left."""
         self.tail = Tail(self.options)
         self.reader = WireloomStreamReader(self.options, list(self.options.schema.names))
-        tailing._KEPT.clear()
+        offsets._KEPT.clear()
 
     def step(self, *, now: float = 0.0) -> Offset:
         """One micro-batch: where it ended."""
@@ -252,7 +252,7 @@ def test_a_capture_that_needs_what_came_before_is_followed(
     for _ in grow(path, (tmp_path / "whole").read_bytes(), Random(3), 6):
         stream.step()
         stream.restart()
-    assert Mark.read(stream.offset[str(path)]).kind == tailing.MEMORY
+    assert Mark.read(stream.offset[str(path)]).kind == offsets.MEMORY
     stream.drain(now=NOW)
     assert stream.rows == expected([path], "blaze", model=str(model))
 

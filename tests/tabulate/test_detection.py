@@ -12,12 +12,12 @@ from wireloom.formats.nrep import SocketData
 from wireloom.generate.traffic import Conversation, pcap
 from wireloom.kernel import load
 from wireloom.tabulate import Settings, tabulate
-from wireloom.tabulate.desk import Desk
 from wireloom.tabulate.detection import PREFIX
+from wireloom.tabulate.scannerpool import ScannerPool
 
 
 def _detector(**options):
-    return Desk(Settings(**options), load(), print).detector
+    return ScannerPool(Settings(**options), load(), print).detector
 
 
 def _samples(name):

@@ -146,7 +146,7 @@ def test_bodies_with_a_model():
 
 
 def _by_lots(data, **given):
-    """The rows of a capture for many sizes of batches and lots, which must all be the same."""
+    """The rows of a capture for many sizes of batches and groups, which must all be the same."""
     rows = []
     for packets, batch_rows, workers in (
         (1 << 14, 1 << 16, 1),
@@ -186,7 +186,7 @@ def test_bodies_do_not_depend_on_the_size_of_lots(tmp_path):
 
 
 def test_a_subscription_is_for_the_latest_request_before_its_answer():
-    """Ids are used again, and the second request is in the same lot as the first one's events."""
+    """Ids are used again, and the second request is in the same group as the first one's events."""
     asks = [
         SubscriptionRequest(
             sbstyp=1, sbsmod=1, flotyp=1, dwltyp=1, enctyp=2, nclsid=number, connid=7, rqstid=5
@@ -231,3 +231,15 @@ def test_no_rows_of_nested_messages_when_they_are_not_wanted():
     found = collect(tabulate(io.BytesIO(data), settings), settings)
     assert "messages" not in found
     assert len(found["nrep"]) == 3
+
+
+def test_subscriptions_that_are_known_from_elsewhere(tmp_path):
+    event = SubscriptionEvent(sbsrid=3, sevttp=1, sbeact=1, sevtid=1, body=_body({"x": 7}))
+    path = tmp_path / "events.bin"
+    path.write_bytes(event.encode() * 2)
+    tables = ("fields",)
+    assert not list(tabulate(path, formats=("blaze",), tables=tables, model=MODEL))
+    [(_, fields)] = tabulate(
+        path, formats=("blaze",), tables=tables, model=MODEL, subscriptions="3=301/INDEXNOTZERO"
+    )
+    assert [(row["name"], row["value_int"]) for row in fields.to_pylist()] == [("x", 7)] * 2

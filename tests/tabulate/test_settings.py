@@ -62,7 +62,7 @@ def test_texts_give_the_same_as_values():
         ({"ports": "80=http"}, "no format 'http'"),
         ({"ports": "99999=nais"}, "from 0 to 65535"),
         ({"mode": "loud"}, "mode must be one of"),
-        ({"include_raw": "yes"}, "true or false"),
+        ({"include_raw": "perhaps"}, "true or false"),
         ({"batch_rows": "0"}, "batch_rows"),
         ({"batch_rows": "many"}, "must be a number"),
         ({"max_frame": "0"}, "max_frame"),
@@ -151,8 +151,11 @@ def test_types_come_from_messages_in_messages_and_from_rare_ones(tmp_path):
 def test_types_come_from_the_dictionary_where_there_is_no_data(tmp_path):
     cfile = tmp_path / "fields.cf"
     cfile.write_text("BID { CLASS_ID 22; DATA_TYPE grocery; DATA_SIZE 9; }")
-    options = {"tables": ("wide",), "columns": ("BID", "ASK"), "dictionary": str(cfile)}
-    assert Settings(**options).resolved([]).columns == ("BID:decimal", "ASK:text")
+    chosen = {"tables": ("wide",), "columns": ("BID", "ASK")}
+    assert Settings(**chosen, options={"dictionary": str(cfile)}).resolved([]).columns == (
+        "BID:decimal",
+        "ASK:text",
+    )
 
 
 def test_texts_of_which_some_are_dates_stay_texts(tmp_path):
@@ -161,3 +164,17 @@ def test_texts_of_which_some_are_dates_stay_texts(tmp_path):
     path.write_bytes(b"".join(some))
     made = Settings(tables=("wide",), columns=("DAY",)).resolved([path])
     assert made.columns == ("DAY:text",)
+
+
+def test_options_of_formats_are_told_apart_by_name_and_choice():
+    made = Settings.from_options({"dialect": "2019", "nais.max_payload": "0x100"})
+    assert made.options == {"blaze.dialect": "2019", "nais.max_payload": 256}
+    both = Settings(options={"dialect": "document", "tibrv.dialect": "standard"})
+    assert both.options == {"blaze.dialect": "document", "tibrv.dialect": "standard"}
+    changed = both.changed(dialect="auto", mode="failfast")
+    assert changed.options == {"blaze.dialect": "document", "tibrv.dialect": "auto"}
+    assert changed.mode == "failfast"
+    with pytest.raises(OptionError, match="no dialect 'x'; there are blaze: document"):
+        Settings(options={"dialect": "x"})
+    with pytest.raises(OptionError, match="makes no sense for tables"):
+        Settings(options={"unwrap": True})

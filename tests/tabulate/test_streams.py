@@ -15,7 +15,7 @@ from wireloom.generate.traffic import Conversation, pcap
 from wireloom.kernel import load
 from wireloom.tabulate import Settings, Tabulator, tabulate
 from wireloom.tabulate.collecting import Collector
-from wireloom.tabulate.desk import Desk
+from wireloom.tabulate.scannerpool import ScannerPool
 from wireloom.tabulate.streams import StreamReader
 
 BLAZE = list(get("blaze").samples().values())
@@ -88,16 +88,17 @@ def test_ended_streams_leave_nothing_behind():
 
 
 def test_a_stream_between_two_events_keeps_only_what_waits():
-    pieces = []
+    segments = []
     reader = StreamReader(
-        Stream(1, "s", "tcp", "x"), Desk(Settings(formats=("blaze",)), load(), pieces.append)
+        Stream(1, "s", "tcp", "x"),
+        ScannerPool(Settings(formats=("blaze",)), load(), segments.append),
     )
     data = b"".join(BLAZE)
     reader.data(StreamData(reader.stream, 0, memoryview(data + BLAZE[0][:5]), NO_MARKS, NO_MARKS))
     assert reader._scanner is None
     assert reader._rest == BLAZE[0][:5]
     reader.end()
-    assert sum(piece.batch.count for piece in pieces if piece.batch) == len(BLAZE)
+    assert sum(segment.batch.count for segment in segments if segment.batch) == len(BLAZE)
 
 
 def test_packets_of_which_no_time_is_known():

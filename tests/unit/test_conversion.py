@@ -7,6 +7,7 @@ import inspect
 import json
 import math
 import pickle
+import struct
 from dataclasses import replace
 from decimal import Decimal
 from ipaddress import IPv4Address
@@ -712,3 +713,38 @@ def test_every_vector_can_be_converted(format_: str, path: Path) -> None:
 def test_json_of_what_was_made_is_json() -> None:
     made, _ = convert(qform.build(qform.SYSTEM, {"MSG_TYPE": 1}), to="tibrv")
     assert json.loads(json.dumps(convert(made, to="json").message)) == made.to_dict()
+
+
+def test_a_noisy_real_is_told():
+    noisy = tibmsg.Field(
+        "P", tibmsg.FieldType.REAL, struct.pack(">d", 0.1 + 0.2), tibmsg.Hint.of(18, 1)
+    )
+    made, losses = convert(tibmsg.Message((noisy,)), to="tibrv")
+    assert made.fields[0].value == 0.1 + 0.2
+    assert [(loss.kind, loss.text) for loss in losses] == [
+        (LossKind.HINT, "hint 18 is lost: the decimal becomes a plain real"),
+        (LossKind.VALUE, "the real is 0.30000000000000004, where the decimal is 0.30"),
+    ]
+    clean = tibmsg.Field("P", tibmsg.FieldType.REAL, struct.pack(">f", 0.3), tibmsg.Hint.of(18, 1))
+    _, losses = convert(tibmsg.Message((clean,)), to="tibrv")
+    assert [loss.kind for loss in losses] == [LossKind.HINT]
+
+
+def test_a_time_as_text_is_cut_to_its_entry():
+    dictionary = Dictionary([Entry(30, "T", TssType.STIME, 13)])
+    message = tibrv.build({"T": "01:02:03.456789"})
+    made, losses = convert(message, to="qform", dictionary=dictionary)
+    (field,) = made.fields
+    assert str(field.value) == "01:02:03.456700"
+    assert LossKind.VALUE in {loss.kind for loss in losses}
+    assert LossKind.FIELD not in {loss.kind for loss in losses}
+
+
+def test_a_null_date_fits_a_small_entry():
+    dictionary = Dictionary([Entry(31, "D", TssType.SDATE, 9)])
+    for value in (None, Date()):
+        (field,) = qform.build(dictionary, {"D": value}).fields
+        assert field.value == Date()
+    null = tibmsg.build({"D": Date()})
+    made, _ = convert(null, to="qform", dictionary=dictionary)
+    assert [field.value for field in made.fields] == [Date()]

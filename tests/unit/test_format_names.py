@@ -27,7 +27,14 @@ ALLOWED = {
     "cli/dict.py": "a command about the dictionaries of one format",
     "cli/model.py": "a command about the models of one format",
     "cli/serve.py": "a group of commands, one for each live service",
-    "demo.py": "shows some of the formats at work",
+    "cli/_serve_blaze.py": "one of these",
+    "cli/_serve_nais.py": "one of these",
+    "cli/_serve_nrep.py": "one of these",
+    "cli/blaze.py": "commands about a live service",
+    "cli/_blaze": "what these share",
+    "cli/nais.py": "commands about a live service",
+    "cli/nrep.py": "commands about a live service",
+    "demo/": "shows some of the formats at work",
 }
 
 

@@ -13,6 +13,7 @@ from wireloom.kernel.packets.records import NO_TIME
 
 __all__ = [
     "NO_TIME",
+    "STREAM_NAME",
     "Counts",
     "Damage",
     "Dropped",
@@ -23,6 +24,11 @@ __all__ = [
     "StreamEnd",
     "Suspect",
 ]
+
+
+STREAM_NAME = r"^(tcp|udp) (\S+) > (\S+) #(\d+)(e\d+)?$"
+"""A stream's name as a regular expression, for those who have only the name: protocol, sender,
+receiver and turn. Raw captures have other names."""
 
 
 @dataclass(frozen=True, slots=True)

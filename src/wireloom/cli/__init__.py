@@ -75,6 +75,14 @@ def _unraisable(unraisable: sys.UnraisableHookArgs) -> None:
 class _Commands(Group):
     """The commands are the files of this package."""
 
+    is_program = False
+    """Whether this process runs one command, and nothing else."""
+
+    def __call__(self, *args: Any, **settings: Any) -> Any:
+        """Run as a program does; others call `main`."""
+        self.is_program = True
+        return super().__call__(*args, **settings)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(m.name for m in iter_modules(__path__) if not m.name.startswith("_"))
 

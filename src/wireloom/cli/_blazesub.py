@@ -121,11 +121,12 @@ class LiveTable:
             title += f", {self._counts['gaps']} gaps"
         table = Table()
         table.add_column("action")
-        for name in self._columns:
+        columns = list(self._columns)  # the picture is drawn in a thread of its own
+        for name in columns:
             table.add_column(Text(name), overflow="ellipsis", no_wrap=True)
         room = max(1, self._console.height - 6)
         for action, cells in list(self._rows.values())[: -room - 1 : -1]:
-            shown = [Text(cells.get(name, "")) for name in self._columns]
+            shown = [Text(cells.get(name, "")) for name in columns]
             style = "dim strike" if action in ("DEL", "REMOVE") else ""
             table.add_row(Text(action), *shown, style=style)
         return Group(Text(f"{title} ({state})"), table)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import wraps
+from importlib.abc import MetaPathFinder
 from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -34,6 +36,7 @@ __all__ = [
     "opened",
     "say_if_empty",
     "say_unused",
+    "spare_pandas",
     "stream_options",
     "worker_count",
 ]
@@ -233,6 +236,7 @@ def open_messages(
     from wireloom.tabulate import Settings
     from wireloom.tabulate.opening import open_capture
 
+    spare_pandas()
     if reading.format and capturing.formats:
         raise OptionError("--format and --formats exclude each other")
     if reading.format:
@@ -252,6 +256,26 @@ def open_messages(
         on_wait=on_wait,
         **reading.given,
     )
+
+
+def spare_pandas() -> None:
+    """Keep Arrow from importing pandas, of which nothing is needed to read captures.
+
+    Arrow looks for it whenever it meets a number of Python; the import takes as long as all of a
+    small capture. In a process of others it must stay possible.
+    """
+    root = click.get_current_context().find_root().command
+    if getattr(root, "is_program", False):
+        sys.meta_path.insert(0, _NoPandas())
+
+
+class _NoPandas(MetaPathFinder):
+    """Says that there is no pandas."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        """Nothing, for all others to go on with; an error for pandas."""
+        if fullname == "pandas":
+            raise ModuleNotFoundError("pandas is not needed here", name=fullname)
 
 
 def say_unused(

@@ -12,7 +12,7 @@ from wireloom.cli._lake import plain_table, size_text
 from wireloom.cli._output import make_console, show
 
 if TYPE_CHECKING:
-    from wireloom.spark.derived.store import Stored
+    from wireloom.spark.derived.store import StoredTable
 
 __all__ = ["derived_tables", "summarise_derived"]
 
@@ -27,7 +27,7 @@ def derived_tables(text: str | None) -> tuple[str, ...]:
     return () if names == ["all"] else tuple(name for name in names if name)
 
 
-def summarise_derived(stored: Sequence[Stored]) -> None:
+def summarise_derived(stored: Sequence[StoredTable]) -> None:
     """Show derived tables on stderr, and whether they are new."""
     if not stored:
         return

@@ -6,7 +6,7 @@ A decorator collects its options into one object, so that a command's signature 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal
@@ -108,32 +108,6 @@ class DecodeOptions:
                     taken.add(spelling)
         rest = {name: value for name, value in self.given.items() if name not in taken}
         return DecodeOptions(self.format, rest), inner
-
-    def only(self, formats: Sequence[Format]) -> DecodeOptions:
-        """Those that some formats have, with values that they take, and the common ones."""
-        kept = {
-            spelling: value
-            for spelling, value in self.given.items()
-            for owner, _, name in (spelling.rpartition("."),)
-            if any(
-                option.name == name and (not option.choices or value in option.choices)
-                for found in formats
-                if owner in ("", found.name)
-                for option in (*found.options, *COMMON_OPTIONS)
-            )
-        }
-        return DecodeOptions(self.format, kept)
-
-    def without_bodies(self) -> DecodeOptions:
-        """Those that are not for the bodies of packets alone."""
-        bodily = {
-            spelling
-            for found in map(get, names())
-            for name in found.columns().body_options
-            for spelling in (name, f"{found.name}.{name}")
-        }
-        kept = {name: value for name, value in self.given.items() if name not in bodily}
-        return DecodeOptions(self.format, kept)
 
 
 def _pairs(values: tuple[str, ...], option: str) -> dict[str, Any]:

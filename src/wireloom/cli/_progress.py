@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from wireloom.cli._input import file_size
 
-__all__ = ["byte_bar", "progress", "total_size"]
+__all__ = ["byte_bar", "is_terminal", "total_size"]
 
 BIG = 4 << 20
 """Bytes from which reading a file takes long enough for a bar."""
@@ -40,18 +40,3 @@ def byte_bar(total: int | None, quiet: bool = False) -> Iterator[Callable[[int],
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=total)
         yield lambda done: bar.update(task, completed=done)
-
-
-@contextlib.contextmanager
-def progress(name: str, data: Iterator[bytes], quiet: bool = False) -> Iterator[Iterator[bytes]]:
-    """The same chunks; a bar follows them when `name` is a large file and stderr a terminal."""
-    with byte_bar(file_size(name), quiet) as show:
-
-        def followed() -> Iterator[bytes]:
-            done = 0
-            for chunk in data:
-                yield chunk
-                done += len(chunk)
-                show(done)
-
-        yield followed()

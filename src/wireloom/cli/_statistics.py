@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wireloom.arrow.arrays import int_array, int_scalar, strings
+from wireloom.captures.events import STREAM_NAME
 from wireloom.cli._accounts import to_json
 from wireloom.columns import Exchange
 from wireloom.formats import get, names
@@ -329,9 +331,10 @@ def _connections(streams: pa.DictionaryArray) -> pa.Array:
     """A number for the connection of each stream, the same for both of its directions."""
     numbers = []
     for name in streams.dictionary.to_pylist():
-        ends, _, turn = name.removeprefix("tcp ").rpartition(" #")
+        found = re.match(STREAM_NAME, name)
         # Hostile captures can have any number of streams: a hash needs no memory.
-        numbers.append(hash((*sorted(ends.split(" > ")), turn)) if ends else hash(name))
+        key = (found[1], *sorted(found.group(2, 3)), found[4]) if found else name
+        numbers.append(hash(key))
     return int_array(numbers).take(streams.indices)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from wireloom.cli._accounts import WideNotes
-from wireloom.cli._capture import say_if_empty, worker_count
+from wireloom.cli._capture import say_if_empty, spare_pandas, worker_count
 from wireloom.cli._flat import plain
 from wireloom.cli._options import (
     SUFFIXES,
@@ -111,6 +111,7 @@ def batches(
     from wireloom.captures import Progress
     from wireloom.tabulate import tabulate
 
+    spare_pandas()
     done = 0
     workers = worker_count(names, workers)
     with byte_bar(total_size(names), quiet) as show:

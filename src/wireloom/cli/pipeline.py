@@ -18,7 +18,7 @@ from wireloom.cli._output import make_console, show
 
 if TYPE_CHECKING:
     from wireloom.pipeline import Executor, PipelineOptions, Report
-    from wireloom.spark.derived.store import Stored
+    from wireloom.spark.derived.store import StoredTable
     from wireloom.tabulate import Settings
 
 __all__ = ["command"]
@@ -199,7 +199,7 @@ def _executor(spark: Any) -> Executor:
 
 def _derived(
     spark: Any, lake: str, given: dict[str, Any], options: PipelineOptions, quiet: bool
-) -> list[Stored]:
+) -> list[StoredTable]:
     from wireloom.spark.derived import derived_names, recipe
     from wireloom.spark.derived.store import store_derived
 

@@ -165,6 +165,8 @@ def _duckdb(lake: Lake, text: str, _: str | None) -> Iterator[Any]:
             *first, last = (each.query for each in database.extract_statements(text))
             for statement in first:
                 database.execute(statement)
+                while database.description and database.fetchmany(_BATCH):
+                    pass  # a result must be taken before the next statement
             found: DuckDBPyRelation | None = database.sql(last)
             if found is None:  # such as "create table": nothing to show
                 yield []

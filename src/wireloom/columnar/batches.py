@@ -232,8 +232,11 @@ class FieldBatches(_TableBatches):
         want = _bits(wanted, FIELD_BITS)
         for type in wide_types:
             want |= _WIDE_NEEDS[type.partition("(")[0]] | V_BLANK
-        if wanted is not None and format != "qform":
-            want |= _QUICK  # filled for nothing if need be, which is quicker than without
+        # Messages that name their fields are read by layouts, which fill these columns anyway:
+        # asking for fewer of them would cost more.
+        names_fields = format is None or not get(format).columns().knows_fields
+        if wanted is not None and names_fields:
+            want |= _QUICK
         dense = V_INT | V_REAL
         if format is None or get(format).columns().has_hints:
             dense |= V_DECIMAL | V_HINT

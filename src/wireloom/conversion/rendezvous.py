@@ -5,11 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Final
 
 from wireloom.conversion.losses import Losses, LossKind, fit_name, steps
 from wireloom.formats import tibmsg, tibrv
-from wireloom.formats._tib.scalars import INT_SIZES, Kind, text_bytes, write
+from wireloom.formats._tib.decimals import HINT_NONE, scale
+from wireloom.formats._tib.scalars import INT_SIZES, Kind, read, text_bytes, write
 from wireloom.formats._tib.values import BLANK
 from wireloom.formats.tibmsg.walk import MAX_DEPTH
 from wireloom.formats.tibrv.types import ARRAY_CODES, KINDS
@@ -21,6 +23,7 @@ MAX_PADDED: Final = DEFAULT_LIMITS.max_frame
 """Bytes of an array of texts, each padded to the longest: one long text among many short ones must
 not fill memory."""
 
+_SINGLE: Final = 4
 _LITERAL_MAX: Final = 255
 """Bytes of a TibrvMsg number: its size is one byte."""
 
@@ -71,6 +74,8 @@ def _to_scalar(name: str | None, field: tibmsg.Field, path: str, losses: Losses)
     kind, data = field.type, field.data
     if field.hint is not None:
         losses.add(path, LossKind.HINT, _about_hint(field))
+        if (noise := _noise(field)) is not None:
+            losses.add(path, LossKind.VALUE, noise)
     if field.value is BLANK:
         losses.add(path, LossKind.VALUE, "a blank becomes NaN")
         data = write(Kind.REAL, math.nan, len(data))
@@ -96,6 +101,20 @@ def _about_hint(field: tibmsg.Field) -> str:
         kind = "date" if number in _DATES else "time" if number in _TIMES else "enum"
         return f"{what}: the {kind} becomes plain text"
     return what
+
+
+def _noise(field: tibmsg.Field) -> str | None:
+    """What a hinted real has that its decimal has not, where the two differ."""
+    stated = field.value
+    if field.scaled is None or not isinstance(stated, Decimal) or not stated.is_finite():
+        return None
+    real = read(Kind.REAL, field.data)
+    assert isinstance(real, float)  # or there would be no decimal
+    plain = scale(real, HINT_NONE, single=len(field.data) == _SINGLE)
+    assert plain is not None  # that hint states a decimal
+    if plain.value == stated:
+        return None
+    return f"the real is {plain.text}, where the decimal is {stated}"
 
 
 def _with_nul(data: bytes) -> bytes:

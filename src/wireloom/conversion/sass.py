@@ -12,6 +12,7 @@ from wireloom.conversion.losses import Losses, LossKind, cut_text, fit_name, ste
 from wireloom.errors import EncodeError
 from wireloom.formats import qform, tibmsg
 from wireloom.formats._tib.scalars import Kind, text_bytes, text_of
+from wireloom.formats._tib.texts import parse_time
 from wireloom.formats._tib.values import BLANK, Date, Resolution, Time
 from wireloom.formats.qform.dictionary.model import MAX_FID
 from wireloom.formats.qform.fields import KINDS
@@ -204,6 +205,8 @@ class _Fit:
             value = text if fits and target != _TIME_TEXT else value
         elif isinstance(value, Time) and target == _STRING:
             value = text_of(self.field.data)
+        elif isinstance(value, str) and target == _TIME_TEXT and len(value) > self.entry.size:
+            value = parse_time(value) or value  # which can be cut where a text cannot
         return value
 
     def opaque(self, value: Any) -> qform.Field:

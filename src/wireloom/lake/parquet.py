@@ -14,7 +14,7 @@ GROUP_ROWS: Final = 1 << 20
 GROUP_BYTES: Final = 64 << 20
 """A row group is written when it has so many rows or bytes in memory, whatever comes first."""
 
-_KEY_NUMBERS: Final = ("frame_offset", "frame_length", "ts_ns", "ts", "offset", "at")
+_KEY_NUMBERS: Final = ("frame_offset", "frame_length", "ts_ns", "ts", "offset", "failed_at")
 """Numbers that hardly repeat but differ little from one row to the next: stored as differences."""
 
 

@@ -8,7 +8,7 @@ complete: they wait until there are more, or until nothing is added for a while.
 *settled*, and read to its end. Packed ones are read when they are settled. The packet captures of a
 folder are read as one; see `wireloom.pipeline.folders`.
 
-Spark's streams have a follower of their own: `wireloom.spark.tailing` says why.
+Spark's streams have a follower of their own: `wireloom.spark.offsets` says why.
 """
 
 from __future__ import annotations

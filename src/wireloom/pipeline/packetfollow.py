@@ -210,7 +210,7 @@ class PacketStream:
         if runner.settings.mode == "failfast":
             raise SourceError(reason, file=gone[0])
         what: dict[str, Any] = {"layer": "capture", "format": None, "code": "removed"}
-        what |= {"reason": reason, "at": None, "field": "", "raw": b""}
+        what |= {"reason": reason, "failed_at": None, "field": "", "raw": b""}
         errors = [error_row(shown(path), "", 0, 0, None, **what) for path in gone]
         rows = _rest(folder)
         with runner.staged() as writer:

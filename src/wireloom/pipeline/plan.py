@@ -22,7 +22,7 @@ from wireloom.tabulate.reading import splittable
 
 __all__ = [
     "Cutter",
-    "Part",
+    "FlowPartition",
     "Range",
     "Sized",
     "Unit",
@@ -77,7 +77,7 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FlowPartition:
     """The connections of one part of packet captures, all of which are read."""
 
     paths: tuple[str, ...]
@@ -86,7 +86,7 @@ class Part:
     size: int
 
 
-Unit = Range | Whole | Part
+Unit = Range | Whole | FlowPartition
 """The work of one task."""
 
 
@@ -157,7 +157,7 @@ def plan_packets(captures: Sequence[Sized], parts: int) -> list[Unit]:
     """Divide packet captures, which are one, into shares of their connections."""
     paths = tuple(one.path for one in captures)
     size = sum(one.size for one in captures)
-    return [Part(paths, part, parts, size // parts) for part in range(parts)]
+    return [FlowPartition(paths, part, parts, size // parts) for part in range(parts)]
 
 
 def cut(path: str, first: int, last: int, split_bytes: int = SPLIT_BYTES) -> Iterator[Range]:

@@ -15,7 +15,7 @@ from wireloom.captures.finding import open_source
 from wireloom.errors import WireloomError
 from wireloom.lake import DataFile, StagedWriter, WriteOptions
 from wireloom.lake.layout import STAGING
-from wireloom.pipeline.plan import Part, Range, Unit, Whole
+from wireloom.pipeline.plan import FlowPartition, Range, Unit, Whole
 from wireloom.pipeline.quarantine import Quarantine, Reread, reread
 from wireloom.tabulate import Batches, Settings, Tabulator, Totals, tabulate_range
 
@@ -101,7 +101,7 @@ def _quarantine(job: Job, unit: Quarantine, report: Report) -> Outcome:
     return Outcome(unit, files, reread=found)
 
 
-def _capture(job: Job, unit: Whole | Part, report: Report) -> Outcome:
+def _capture(job: Job, unit: Whole | FlowPartition, report: Report) -> Outcome:
     with StagedWriter(job.root, job.run, job.writing) as writer:
         totals = Totals()
         for table, batch in _batches(job.settings, unit, report, totals):
@@ -110,8 +110,10 @@ def _capture(job: Job, unit: Whole | Part, report: Report) -> Outcome:
     return Outcome(unit, files, totals=summed(totals))
 
 
-def _batches(settings: Settings, unit: Whole | Part, report: Report, totals: Totals) -> Batches:
-    part, parts = (unit.part, unit.parts) if isinstance(unit, Part) else (0, 1)
+def _batches(
+    settings: Settings, unit: Whole | FlowPartition, report: Report, totals: Totals
+) -> Batches:
+    part, parts = (unit.part, unit.parts) if isinstance(unit, FlowPartition) else (0, 1)
     sources = [open_source(path) for path in unit.paths]
     capture = Capture(sources, limits=settings.reassembly, part=part, parts=parts)
     tabulator = Tabulator(settings, totals=totals)

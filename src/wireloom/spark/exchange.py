@@ -17,11 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wireloom.captures import PacketRange, packet_ranges
-from wireloom.captures.exchange import SORT, route
-from wireloom.captures.exchange import Part as RoutedPart
+from wireloom.captures.exchange import SORT, Part, route
 from wireloom.errors import WireloomError
 from wireloom.lake import Input, StagedWriter
-from wireloom.pipeline.plan import Part
+from wireloom.pipeline.plan import FlowPartition
 from wireloom.pipeline.work import Job, Note, Outcome, summed
 from wireloom.spark.arrowmap import Batches, map_batches, map_numbers
 from wireloom.tabulate import Tabulator
@@ -96,11 +95,11 @@ def _joining(job: Job, names: list[str], parts: int, size: int) -> Callable[[Bat
 
 
 def _join(job: Job, names: list[str], part: int, parts: int, size: int, rows: Batches) -> Outcome:
-    unit = Part(tuple(names), part, parts, size // parts)
+    unit = FlowPartition(tuple(names), part, parts, size // parts)
     tabulator = Tabulator(job.settings)
     try:
         with StagedWriter(job.root, job.run, job.writing) as writer:
-            for event in RoutedPart(rows, names, part, parts, limits=job.settings.reassembly):
+            for event in Part(rows, names, part, parts, limits=job.settings.reassembly):
                 for table, batch in tabulator.feed(event):
                     writer.write(table, batch)
             for table, batch in tabulator.close():

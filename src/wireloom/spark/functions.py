@@ -117,7 +117,7 @@ def _settings(
         raise OptionError(f"{table} is about the streams of captures; a column has none")
     select = options.get("select")
     chosen = {**options, "select": {table: tuple(select)}} if select else dict(options)
-    settings = Settings(tables=(table,), formats=(format,)).changed(**chosen)
+    settings = Settings(formats=(format,)).changed(tables=(table,), **chosen)
     known = settings.field_types()
     unknown = [
         name

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from wireloom.spark.offsets import Follow, Notice, Tail, follow, notice
 from wireloom.spark.options import SourceOptions
 from wireloom.spark.planning import read, spark_batches
-from wireloom.spark.tailing import Follow, Notice, Tail, follow, notice
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,13 +12,13 @@ fields [{'name': 'SYM', 'size': 4}, {'name': 'BIDSIZE', 'size': 4}]
 from __future__ import annotations
 
 from wireloom.tabulate.accounting import Totals
-from wireloom.tabulate.reading import RangeReader, splittable, tabulate, tabulate_range
+from wireloom.tabulate.reading import RangeTabulator, splittable, tabulate, tabulate_range
 from wireloom.tabulate.settings import Settings
 from wireloom.tabulate.tabulator import Batches, Tabulator
 
 __all__ = [
     "Batches",
-    "RangeReader",
+    "RangeTabulator",
     "Settings",
     "Tabulator",
     "Totals",

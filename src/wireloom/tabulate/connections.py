@@ -2,7 +2,7 @@
 
 A packet may say itself what its body is. Or that was asked for in the other direction: a request
 there, and its answer before the packet, lead to it. Which request an answer means depends on
-capture times alone, not on how the capture is cut into lots: it is the latest one that was there
+capture times alone, not on how the capture is cut into groups: it is the latest one that was there
 when the answer was. Within a stream, as in raw captures, the order counts.
 """
 
@@ -23,7 +23,7 @@ from wireloom.captures import Stream
 from wireloom.columnar.packets import PacketDecoder
 from wireloom.formats import get, names
 from wireloom.tables import table
-from wireloom.tabulate.lots import Piece
+from wireloom.tabulate.groups import Segment
 from wireloom.tabulate.settings import Settings
 
 __all__ = ["Connections", "Direction", "read_bodies", "told_formats"]
@@ -156,27 +156,29 @@ class Connections:
             if oldest not in self._open:
                 del self._known[oldest]
 
-    def settle(self, pieces: Iterable[Piece], waiting: Iterable[Piece]) -> None:
-        """Find the classes of all bodies in some pieces.
+    def settle(self, segments: Iterable[Segment], waiting: Iterable[Segment]) -> None:
+        """Find the classes of all bodies in some segments.
 
         Whatever was captured before the last of their frames must have been given, too, now or
         earlier.
 
         Args:
-            pieces: of streams in these formats, in order; they get their `words`.
+            segments: of streams in these formats, in order; they get their `words`.
             waiting: frames that others must follow before they are certain.
         """
-        found = [(piece, *self._lessons(piece)) for piece in pieces]
-        answers = [(piece, self._learn(piece, told), illegal) for piece, told, illegal in found]
-        for piece in waiting:
-            direction = piece.origin.direction
+        found = [(segment, *self._lessons(segment)) for segment in segments]
+        answers = [
+            (segment, self._learn(segment, told), illegal) for segment, told, illegal in found
+        ]
+        for segment in waiting:
+            direction = segment.state.direction
             before = direction.latest
-            self._learn(piece, self._lessons(piece)[0])
+            self._learn(segment, self._lessons(segment)[0])
             direction.latest = before  # these frames come again
-        for piece, asked, illegal in answers:
-            direction = piece.origin.direction
-            assert piece.batch is not None
-            bodies = self._bodies[piece.batch.format]
+        for segment, asked, illegal in answers:
+            direction = segment.state.direction
+            assert segment.batch is not None
+            bodies = self._bodies[segment.batch.format]
             if direction.active is None:
                 direction.active = bodies.state()
             told = [
@@ -184,13 +186,13 @@ class Connections:
                 for index, request, moment in asked
                 if (word := _known_to_others(direction, request, moment))
             ]
-            piece.words = bodies.classes(
-                piece.batch, direction.active, passed_over=illegal, told=told
+            segment.words = bodies.classes(
+                segment.batch, direction.active, passed_over=illegal, told=told
             )
 
-    def _lessons(self, piece: Piece) -> tuple[list[Lesson], list[int]]:
-        """What the frames of a piece tell of subscriptions, and those that are no legal packets."""
-        batch = piece.batch
+    def _lessons(self, segment: Segment) -> tuple[list[Lesson], list[int]]:
+        """What a segment's frames tell of subscriptions, and those that are no legal packets."""
+        batch = segment.batch
         assert batch is not None
         found = self._bodies[batch.format].lessons(batch)
         if not found:
@@ -203,23 +205,23 @@ class Connections:
         legal = [each for place, each in enumerate(found) if place not in refused]
         return legal, [found[place][0] for place in refused]
 
-    def _learn(self, piece: Piece, lessons: list[Lesson]) -> list[tuple[int, int, int]]:
-        """Learn the requests of a piece; give its answers: frame, request, and when it was there.
+    def _learn(self, segment: Segment, lessons: list[Lesson]) -> list[tuple[int, int, int]]:
+        """Learn the requests of a segment; give its answers: frame, request, and when it was there.
 
         What was learned already, when it was waiting, is passed over.
         """
-        batch, direction = piece.batch, piece.origin.direction
+        batch, direction = segment.batch, segment.state.direction
         assert batch is not None
         answers = []
         begin = 0
         for index, is_request, request, word in lessons:
-            direction.latest = max(direction.latest, _latest(piece.ts_ns, begin, index + 1))
+            direction.latest = max(direction.latest, _latest(segment.ts_ns, begin, index + 1))
             begin = index + 1
             if not is_request:
                 answers.append((index, request, direction.latest))
             elif batch.base + batch.offsets[index] >= direction.read_to:
                 direction.learn(request, word)
-        direction.latest = max(direction.latest, _latest(piece.ts_ns, begin, batch.count))
+        direction.latest = max(direction.latest, _latest(segment.ts_ns, begin, batch.count))
         last = batch.count - 1
         end = batch.base + batch.offsets[last] + batch.lengths[last]
         direction.read_to = max(direction.read_to, end)

@@ -1,4 +1,4 @@
-"""A lot of frames → the rows of all tables that frames have; nothing is kept from lot to lot.
+"""A group of frames → the rows of all tables that frames have; nothing is kept from group to group.
 
 Frames that turn out to be no legal packets or messages are refused: they have a row in `errors`,
 and the streams' tallies are to be told.
@@ -25,11 +25,11 @@ from wireloom.kernel import load
 from wireloom.messages import Message
 from wireloom.tables import KEY, arrow_schema, arrow_type
 from wireloom.tabulate.connections import read_bodies
-from wireloom.tabulate.lots import Joined, Lot, Origin, Piece, join
-from wireloom.tabulate.nested import Part, carried, placed, shifted, with_magic
+from wireloom.tabulate.groups import FrameGroup, Joined, Segment, StreamState, join
+from wireloom.tabulate.nested import FormatFrames, carried, placed, shifted, with_magic
 from wireloom.tabulate.settings import Settings
 
-__all__ = ["Decoded", "LotDecoder"]
+__all__ = ["Decoded", "GroupDecoder"]
 
 _INSIDE: Final = ("messages", "fields", "wide", "errors")
 """The tables that nested messages have rows in."""
@@ -39,18 +39,18 @@ _KEYS: Final = tuple(column.name for column in KEY)
 
 @dataclass(slots=True)
 class Decoded:
-    """What came of a lot."""
+    """What came of a group."""
 
     batches: list[tuple[str, pa.RecordBatch]] = field(default_factory=list)
     """Rows, but for those of `errors`."""
     errors: list[dict[str, Any]] = field(default_factory=list)
-    """Rows of `errors`, in the order of the pieces, then of the stream."""
-    refused: list[tuple[Origin, int, int]] = field(default_factory=list)
+    """Rows of `errors`, in the order of the segments, then of the stream."""
+    refused: list[tuple[StreamState, int, int]] = field(default_factory=list)
     """Streams with refused frames, how many, and their bytes."""
 
 
-class LotDecoder:
-    """Decodes lots; for one worker at a time."""
+class GroupDecoder:
+    """Decodes groups; for one worker at a time."""
 
     def __init__(self, settings: Settings, *, kernel: Any = None) -> None:
         """A decoder.
@@ -68,23 +68,27 @@ class LotDecoder:
         self._overflow: list[dict[str, Any]] = []
         self._has_inside = settings.nested and any(name in self._tables for name in _INSIDE)
 
-    def decode(self, lot: Lot) -> Decoded:
-        """The rows of a lot."""
+    def decode(self, group: FrameGroup) -> Decoded:
+        """The rows of a group."""
         found = Decoded()
         rows: list[tuple[int, int, int, dict[str, Any]]] = []
-        places = {id(piece): index for index, piece in enumerate(lot.pieces)}
-        for index, piece in enumerate(lot.pieces):
-            rows += [(index, row["frame_offset"], 0, row) for row in piece.rows]
-        filled = [piece for piece in lot.pieces if piece.batch is not None and piece.batch.count]
+        places = {id(segment): index for index, segment in enumerate(group.segments)}
+        for index, segment in enumerate(group.segments):
+            rows += [(index, row["frame_offset"], 0, row) for row in segment.rows]
+        filled = [
+            segment
+            for segment in group.segments
+            if segment.batch is not None and segment.batch.count
+        ]
         # What is known of a stream's times may change in between, its order must not.
-        order = sorted(filled, key=lambda piece: _batch(piece).format)
-        for (format, _), group in groupby(order, key=_kind):
-            pieces = list(group)
+        order = sorted(filled, key=lambda segment: _batch(segment).format)
+        for (format, _), alike in groupby(order, key=_kind):
+            segments = list(alike)
             if get(format).kind == "transport":
-                errors = self._transport(format, pieces, found)
+                errors = self._transport(format, segments, found)
             else:
-                errors = self._message(format, pieces, found)
-            rows += [(places[id(piece)], row["frame_offset"], 1, row) for piece, row in errors]
+                errors = self._message(format, segments, found)
+            rows += [(places[id(segment)], row["frame_offset"], 1, row) for segment, row in errors]
         for decoder in self._messages.values():
             for name, batch in decoder.flush():
                 self._take(name, batch, found)
@@ -103,12 +107,12 @@ class LotDecoder:
     # --- transports
 
     def _transport(
-        self, format: str, pieces: list[Piece], found: Decoded
-    ) -> list[tuple[Piece, dict[str, Any]]]:
+        self, format: str, segments: list[Segment], found: Decoded
+    ) -> list[tuple[Segment, dict[str, Any]]]:
         decoder = self._packet_decoder(format)
-        part = Part(self._kernel, pieces)
+        part = FormatFrames(self._kernel, segments)
         joined = part.joined
-        errors: list[tuple[Piece, dict[str, Any]]] = []
+        errors: list[tuple[Segment, dict[str, Any]]] = []
         bodies: BodyColumn | None = None
         if format in self._bodies:
 
@@ -124,10 +128,10 @@ class LotDecoder:
             bodies=bodies,
         ):
             for refused in rows.refused:
-                piece = part.owner(refused.index)
+                segment = part.owner(refused.index)
                 row = part.key(refused.index, refused.offset, len(refused.data))
-                errors.append((piece, row | _why(format, "packet", refused)))
-                found.refused.append((piece.origin, 1, len(refused.data)))
+                errors.append((segment, row | _why(format, "packet", refused)))
+                found.refused.append((segment.state, 1, len(refused.data)))
             self._packet_rows(format, rows, joined, found)
             if self._has_inside and bodies is None:
                 self._inside(part, rows, found, errors)
@@ -191,12 +195,12 @@ class LotDecoder:
 
     def _bodies_of(
         self,
-        part: Part,
+        part: FormatFrames,
         first: int,
         last: int,
         illegal: list[int],
         found: Decoded,
-        errors: list[tuple[Piece, dict[str, Any]]],
+        errors: list[tuple[Segment, dict[str, Any]]],
     ) -> pa.Array | None:
         """Rows of the bodies of some frames; gives the column of the packet table."""
         joined = part.joined
@@ -219,9 +223,9 @@ class LotDecoder:
             if "fields" in self._tables:
                 self._add(found, "fields", made.rows)
             for each in made.refused:
-                piece = part.owner(first + each.index)
+                segment = part.owner(first + each.index)
                 row = part.key(first + each.index, each.offset, len(each.data))
-                errors.append((piece, row | _why(format, "message", each) | where))
+                errors.append((segment, row | _why(format, "message", each) | where))
             for run in made.payloads or ():
                 self._feed(part, shifted(run, first), found, errors)
             texts.append(made.texts)
@@ -231,10 +235,10 @@ class LotDecoder:
 
     def _inside(
         self,
-        part: Part,
+        part: FormatFrames,
         rows: PacketRows,
         found: Decoded,
-        errors: list[tuple[Piece, dict[str, Any]]],
+        errors: list[tuple[Segment, dict[str, Any]]],
     ) -> None:
         """Rows of the messages in the payloads of some packets."""
         format, batch = part.joined.batch.format, part.joined.batch
@@ -263,23 +267,23 @@ class LotDecoder:
 
     def _feed(
         self,
-        part: Part,
+        part: FormatFrames,
         run: Payloads,
         found: Decoded,
-        errors: list[tuple[Piece, dict[str, Any]]],
+        errors: list[tuple[Segment, dict[str, Any]]],
     ) -> None:
         """The messages in some payloads, stream by stream."""
         decoder = self._message_decoder(None)
-        for piece, more in part.by_piece(run):
+        for segment, more in part.by_segment(run):
             for name, rows in decoder.feed(
                 run.data,
                 **more,
-                source=piece.origin.source,
-                stream=piece.origin.name,
+                source=segment.state.source,
+                stream=segment.state.name,
                 path=run.path,
             ):
                 self._take(name, rows, found)
-            errors += self._errors_of(None, piece)
+            errors += self._errors_of(None, segment)
 
     # --- messages
 
@@ -303,40 +307,40 @@ class LotDecoder:
         return self._messages[format]
 
     def _message(
-        self, format: str, pieces: list[Piece], found: Decoded
-    ) -> list[tuple[Piece, dict[str, Any]]]:
+        self, format: str, segments: list[Segment], found: Decoded
+    ) -> list[tuple[Segment, dict[str, Any]]]:
         decoder = self._message_decoder(format)
-        errors: list[tuple[Piece, dict[str, Any]]] = []
+        errors: list[tuple[Segment, dict[str, Any]]] = []
         lost: list[int] = []
         at = 0
-        for piece in pieces:
-            batch = piece.batch
+        for segment in segments:
+            batch = segment.batch
             assert batch is not None
             for name, rows in decoder.feed(
                 batch.data,
                 batch.offsets,
                 batch.lengths,
                 base=batch.base,
-                ts_ns=piece.ts_ns,
-                source=piece.origin.source,
-                stream=piece.origin.name,
+                ts_ns=segment.ts_ns,
+                source=segment.state.source,
+                stream=segment.state.name,
             ):
                 self._take(name, rows, found)
             if decoder.refused_frames:
                 size = sum(batch.lengths[index] for index in decoder.refused_frames)
-                found.refused.append((piece.origin, len(decoder.refused_frames), size))
+                found.refused.append((segment.state, len(decoder.refused_frames), size))
                 lost += [at + index for index in decoder.refused_frames]
-            errors += self._errors_of(format, piece)
+            errors += self._errors_of(format, segment)
             at += batch.count
         if "frames" in self._tables:
-            self._message_frames(format, pieces, lost, found)
+            self._message_frames(format, segments, lost, found)
         return errors
 
     def _message_frames(
-        self, format: str, pieces: list[Piece], lost: list[int], found: Decoded
+        self, format: str, segments: list[Segment], lost: list[int], found: Decoded
     ) -> None:
         """Rows of `frames`, for frames that are messages."""
-        joined = join(pieces)
+        joined = join(segments)
         wanted = [column for column in KEY if column.name in self._tables["frames"].names]
         kept = _without(joined.batch.count, lost)
         columns = [
@@ -354,21 +358,23 @@ class LotDecoder:
         elif name in self._tables:
             self._add(found, name, rows)
 
-    def _errors_of(self, format: str | None, piece: Piece) -> list[tuple[Piece, dict[str, Any]]]:
-        """What a decoder of messages could not read of the piece that it was fed with."""
+    def _errors_of(
+        self, format: str | None, segment: Segment
+    ) -> list[tuple[Segment, dict[str, Any]]]:
+        """What a decoder of messages could not read of the segment that it was fed with."""
         rows, self._overflow = [*self._overflow, *self._message_decoder(format).take_errors()], []
-        return [(piece, row) for row in rows]
+        return [(segment, row) for row in rows]
 
 
-def _batch(piece: Piece) -> FrameBatch:
-    assert piece.batch is not None
-    return piece.batch
+def _batch(segment: Segment) -> FrameBatch:
+    assert segment.batch is not None
+    return segment.batch
 
 
-def _kind(piece: Piece) -> tuple[str, bool]:
+def _kind(segment: Segment) -> tuple[str, bool]:
     """Pieces that are alike in this can be joined."""
-    assert piece.batch is not None
-    return piece.batch.format, piece.ts_ns is not None
+    assert segment.batch is not None
+    return segment.batch.format, segment.ts_ns is not None
 
 
 def _without(count: int, lost: Sequence[int]) -> pa.Array | None:

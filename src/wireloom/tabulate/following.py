@@ -35,11 +35,11 @@ from wireloom.errors import SourceError
 from wireloom.framing import Problem
 from wireloom.kernel import load
 from wireloom.tabulate.accounting import Totals
-from wireloom.tabulate.desk import Desk
 from wireloom.tabulate.detection import FIRST_LOOK, PREFIX
 from wireloom.tabulate.reading import _format_of, _nothing, _scan_settings
+from wireloom.tabulate.scannerpool import ScannerPool
 from wireloom.tabulate.settings import Settings
-from wireloom.tabulate.streams import UNKNOWN_PIECE
+from wireloom.tabulate.streams import UNKNOWN_BYTES
 from wireloom.tabulate.tabulator import Batches, Tabulator
 
 __all__ = ["Follower", "PacketWalk", "Step", "find_seams", "packet_frontier", "raw_frontier"]
@@ -89,7 +89,7 @@ def find_seams(
             options = _scan_settings(settings, format, kernel)
             found = seams(format, data.part(first, last), parts, workers=workers, **options)
             return [first + at for at in found]
-        step = max(-(-(last - first) // parts // UNKNOWN_PIECE), 1) * UNKNOWN_PIECE
+        step = max(-(-(last - first) // parts // UNKNOWN_BYTES), 1) * UNKNOWN_BYTES
         return [*range(first, last, step), last]
 
 
@@ -123,8 +123,8 @@ def raw_frontier(
         if not is_decided:
             return start
         if format is None:
-            pieces = stop // UNKNOWN_PIECE or (1 if size >= UNKNOWN_PIECE else 0)
-            return max(start, pieces * UNKNOWN_PIECE)
+            segments = stop // UNKNOWN_BYTES or (1 if size >= UNKNOWN_BYTES else 0)
+            return max(start, segments * UNKNOWN_BYTES)
         scanner = FrameScanner(format, **_scan_settings(settings, format, kernel))
         while True:
             found = _last_seam(scanner, data, start, stop)
@@ -140,7 +140,7 @@ def _decided(
     if is_final or data.size >= PREFIX:
         return True, _format_of(data, settings, kernel)
 
-    detector = Desk(settings, kernel, _nothing).detector
+    detector = ScannerPool(settings, kernel, _nothing).detector
     found = detector.by_port(0, 0)
     if found is None and data.size >= FIRST_LOOK:
         found = detector.by_bytes(bytes(data.read(0, FIRST_LOOK)), is_all=False)

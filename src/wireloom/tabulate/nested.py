@@ -13,31 +13,31 @@ from wireloom.columns import key_row
 from wireloom.formats import get, names
 from wireloom.messages import Message
 from wireloom.rows import message_formats, walked_formats
-from wireloom.tabulate.lots import Piece, join
+from wireloom.tabulate.groups import Segment, join
 
-__all__ = ["Part", "carried", "placed", "shifted", "with_magic"]
+__all__ = ["FormatFrames", "carried", "placed", "shifted", "with_magic"]
 
 
-class Part:
-    """The pieces of a lot that are of one format, joined."""
+class FormatFrames:
+    """The segments of a group that are of one format, joined."""
 
-    def __init__(self, kernel: Any, pieces: Sequence[Piece]) -> None:
-        self.pieces = pieces
-        self.joined = join(pieces)
+    def __init__(self, kernel: Any, segments: Sequence[Segment]) -> None:
+        self.segments = segments
+        self.joined = join(segments)
         self._kernel = kernel
 
-    def owner(self, index: int) -> Piece:
-        """The piece that a frame is of."""
-        return self.pieces[bisect_right(self.joined.bounds, index) - 1]
+    def owner(self, index: int) -> Segment:
+        """The segment that a frame is of."""
+        return self.segments[bisect_right(self.joined.bounds, index) - 1]
 
     def key(self, index: int, offset: int, length: int) -> dict[str, Any]:
         """The key of a row of `errors`."""
-        joined, origin = self.joined, self.owner(index).origin
+        joined, state = self.joined, self.owner(index).state
         ts_ns = None if joined.ts_ns is None else joined.ts_ns[index]
-        return key_row(origin.source, origin.name, offset, length, ts_ns)
+        return key_row(state.source, state.name, offset, length, ts_ns)
 
-    def by_piece(self, run: Payloads) -> Iterator[tuple[Piece, dict[str, Any]]]:
-        """Payloads by the pieces that they are of: what a decoder of messages is to be fed with."""
+    def by_segment(self, run: Payloads) -> Iterator[tuple[Segment, dict[str, Any]]]:
+        """Payloads by segment, as a decoder of messages is fed with them."""
         joined, batch = self.joined, self.joined.batch
         count, frames = len(run.frames), _numbers(run.frames, "i")
         places, shift = joined.offsets, 0
@@ -55,7 +55,7 @@ class Part:
         while at < count:
             number = bisect_right(joined.bounds, frames[at]) - 1
             end = bisect_left(frames, joined.bounds[number + 1], at)
-            yield self.pieces[number], {name: each[at:end] for name, each in columns.items()}
+            yield self.segments[number], {name: each[at:end] for name, each in columns.items()}
             at = end
 
     def _taken(self, frames: memoryview, values: memoryview, shift: int) -> memoryview:

@@ -32,8 +32,8 @@ from wireloom.kernel import load
 from wireloom.messages import Message
 from wireloom.nesting import Nested, Unreadable, nested_with
 from wireloom.tabulate.accounting import Totals, balanced
-from wireloom.tabulate.desk import Desk
-from wireloom.tabulate.lots import Lot, Piece
+from wireloom.tabulate.groups import FrameGroup, Segment
+from wireloom.tabulate.scannerpool import ScannerPool
 from wireloom.tabulate.settings import Settings
 from wireloom.tabulate.streams import error_row
 from wireloom.tabulate.streamtable import StreamTable
@@ -94,7 +94,7 @@ class CaptureReader:
         self._wait = on_wait if is_live else None
         self._progress = progress
         self._table = StreamTable(
-            lambda put: Desk(
+            lambda put: ScannerPool(
                 settings, self._kernel, put, options=self._scanner_options, is_live=is_live
             )
         )
@@ -121,7 +121,7 @@ class CaptureReader:
             self._table.feed(event)
             if self._is_live and isinstance(event, StreamData):
                 self._table.reader(event.stream).look()
-            yield from self._lot(decode)
+            yield from self._group(decode)
             if isinstance(event, Gap):
                 yield event
             if self._progress is not None:
@@ -129,7 +129,7 @@ class CaptureReader:
             if self._wait is not None:
                 self._wait()
         self._table.close()
-        yield from self._lot(decode)
+        yield from self._group(decode)
         self.totals.leave_out(self._capture.packets.left_out)
 
     def messages(self) -> Iterator[Captured]:
@@ -242,11 +242,11 @@ class CaptureReader:
         row |= {"path": path, "format": format, "code": error.code, "reason": error.reason}
         self.totals.fail(row)
 
-    def _lot(self, decode: bool) -> Iterator[Captured]:
-        """What a lot holds."""
-        lot: Lot = self._table.take()
-        for piece in lot.pieces:
-            for found in _records(piece):
+    def _group(self, decode: bool) -> Iterator[Captured]:
+        """What a group holds."""
+        group: FrameGroup = self._table.take()
+        for segment in group.segments:
+            for found in _records(segment):
                 if isinstance(found.record, Problem):
                     row = error_row(
                         found.source, found.stream, found.offset, found.length, found.ts_ns
@@ -255,36 +255,36 @@ class CaptureReader:
                     row |= {"code": found.record.code, "reason": found.record.reason}
                     self.totals.fail(row)
                 elif decode and isinstance(found.record, Frame):
-                    yield self._decoded(found, piece)
+                    yield self._decoded(found, segment)
                     continue
                 yield found
-        for origin, counts in lot.ended:
-            row = balanced(origin.source, origin.name, origin.format, origin.account, counts)
-            self.totals.end(row, origin.account.texts)
+        for state, counts in group.ended:
+            row = balanced(state.source, state.name, state.format, state.account, counts)
+            self.totals.end(row, state.account.texts)
             if self._ended is not None:
                 self._ended.append(row)
 
-    def _decoded(self, found: Captured, piece: Piece) -> Captured:
+    def _decoded(self, found: Captured, segment: Segment) -> Captured:
         frame = found.record
         where = (found.source, found.stream, found.ts_ns)
         try:
             message = self.codec(frame.format).decode(frame.data)
             return Captured(*where, frame, found.length, message)
         except DecodeError as error:
-            piece.origin.account.refuse(1, found.length)
+            segment.state.account.refuse(1, found.length)
             self._fail(found, frame.format, error)
             at = frame.offset + error.offset
             what = (frame.format, frame.offset, frame.data, error.code, error.reason, error.path)
             return Captured(*where, Problem(*what, at), found.length, None, "message")
 
 
-def _records(piece: Piece) -> Iterator[Captured]:
-    """The frames of a piece, and what lies between them."""
-    source, stream, batch = piece.origin.source, piece.origin.name, piece.batch
+def _records(segment: Segment) -> Iterator[Captured]:
+    """The frames of a segment, and what lies between them."""
+    source, stream, batch = segment.state.source, segment.state.name, segment.batch
     others: list[Captured] = []
-    for row in piece.rows:
+    for row in segment.rows:
         what = (row["format"] or "", row["frame_offset"], row["raw"] or b"", row["code"])
-        problem = Problem(*what, row["reason"], row["field"], row["at"])
+        problem = Problem(*what, row["reason"], row["field"], row["failed_at"])
         length = row["frame_length"]
         others.append(Captured(source, stream, row["ts_ns"], problem, length, None, row["layer"]))
     if batch is None:
@@ -295,7 +295,7 @@ def _records(piece: Piece) -> Iterator[Captured]:
     if texts:
         others.sort(key=lambda each: each.offset)
     others.reverse()
-    times = piece.ts_ns
+    times = segment.ts_ns
     for index in range(batch.count):
         offset = batch.base + batch.offsets[index]
         while others and others[-1].offset < offset:

@@ -27,15 +27,15 @@ from wireloom.kernel import load
 from wireloom.tables import table, wide_column
 from wireloom.tabulate.accounting import Account, Totals
 from wireloom.tabulate.connections import told_formats
-from wireloom.tabulate.decoding import Decoded, LotDecoder
-from wireloom.tabulate.desk import Desk
+from wireloom.tabulate.decoding import Decoded, GroupDecoder
 from wireloom.tabulate.detection import PREFIX
-from wireloom.tabulate.lots import Lot, Piece
+from wireloom.tabulate.groups import FrameGroup, Segment
+from wireloom.tabulate.scannerpool import ScannerPool
 from wireloom.tabulate.settings import Settings
-from wireloom.tabulate.streams import UNKNOWN_PIECE, StreamReader
+from wireloom.tabulate.streams import UNKNOWN_BYTES, StreamReader
 from wireloom.tabulate.tabulator import Batches, Tabulator
 
-__all__ = ["RangeReader", "resolved", "splittable", "tabulate", "tabulate_range"]
+__all__ = ["RangeTabulator", "resolved", "splittable", "tabulate", "tabulate_range"]
 
 _SAMPLE_ROWS: Final = 4096
 """Rows of a batch of fields that types of wide columns are taken from."""
@@ -142,39 +142,39 @@ def _raw_path(source: Source, settings: Settings) -> Path | None:
     return path
 
 
-class _Range:
+class _RangeDecoder:
     """Decodes frames of one raw capture, which is there as a whole; for one worker at a time."""
 
     def __init__(self, name: str, settings: Settings, format: str | None, kernel: Any) -> None:
-        self._decoder = LotDecoder(settings, kernel=kernel)
-        self._lot = Lot()
-        self.desk = Desk(settings, kernel, self._put)
+        self._decoder = GroupDecoder(settings, kernel=kernel)
+        self._group = FrameGroup()
+        self.scanners = ScannerPool(settings, kernel, self._put)
         self._stream = Stream(-1, name, "raw", name)
         self._format = format
 
-    def _put(self, piece: Piece) -> None:
-        self._lot.add(piece)
+    def _put(self, segment: Segment) -> None:
+        self._group.add(segment)
 
     def reader(self) -> StreamReader:
         """A new account of the stream."""
-        made = StreamReader(self._stream, self.desk)
-        made.origin.format = self._format
+        made = StreamReader(self._stream, self.scanners)
+        made.state.format = self._format
         return made
 
     def decode(self) -> Decoded:
         """The rows of what the reader has given since the last time."""
-        lot, self._lot = self._lot, Lot()
-        made = self._decoder.decode(lot)
-        for origin, frames, size in made.refused:
-            origin.account.refuse(frames, size)
+        group, self._group = self._group, FrameGroup()
+        made = self._decoder.decode(group)
+        for state, frames, size in made.refused:
+            state.account.refuse(frames, size)
         made.refused = []
         return made
 
     def __call__(self, batch: FrameBatch) -> tuple[Decoded, Account]:
         """What becomes of a batch."""
         reader = self.reader()
-        reader.pieces(batch)
-        return self.decode(), reader.origin.account
+        reader.emit(batch)
+        return self.decode(), reader.state.account
 
 
 def _scan_settings(settings: Settings, format: str, kernel: Any) -> dict[str, Any]:
@@ -187,11 +187,11 @@ def _scan_settings(settings: Settings, format: str, kernel: Any) -> dict[str, An
 
 
 def _format_of(data: Stored, settings: Settings, kernel: Any) -> str | None:
-    detector = Desk(settings, kernel, _nothing).detector
+    detector = ScannerPool(settings, kernel, _nothing).detector
     return detector.by_port(0, 0) or detector.by_prefix(bytes(data.read(0, PREFIX)))
 
 
-def _nothing(piece: Piece) -> None:
+def _nothing(segment: Segment) -> None:
     raise AssertionError("nothing is read for a look")
 
 
@@ -206,31 +206,31 @@ def _parallel(
         if format is None:
             yield from _unknown(name, data, tabulator)
             return
-        total = _Range(name, settings, format, kernel).reader().origin
+        total = _RangeDecoder(name, settings, format, kernel).reader().state
 
-        def make_work() -> _Range:
-            return _Range(name, settings, format, kernel)
+        def make_work() -> _RangeDecoder:
+            return _RangeDecoder(name, settings, format, kernel)
 
         found = map_frames(
             format, data, make_work, workers=workers, **_scan_settings(settings, format, kernel)
         )
         for batch, (made, account) in found:
             total.account.merge(account)
-            yield from tabulator.accept(Lot(), made)
+            yield from tabulator.accept(FrameGroup(), made)
             if progress is not None and batch.count:
                 at = batch.offsets[batch.count - 1] + batch.lengths[batch.count - 1]
                 progress(Progress(batch.base + at, data.size, name))
-        lot = Lot()
-        lot.ended.append((total, Counts(captured=data.size, delivered=data.size)))
-        yield from tabulator.accept(lot, Decoded())
+        group = FrameGroup()
+        group.ended.append((total, Counts(captured=data.size, delivered=data.size)))
+        yield from tabulator.accept(group, Decoded())
 
 
 def _unknown(name: str, data: Stored, tabulator: Tabulator) -> Batches:
     """A raw capture of no known format."""
     stream = Stream(-(1 << 62), name, "raw", name)
     marks = memoryview(b"").cast("q")
-    for at in range(0, data.size, 16 * UNKNOWN_PIECE):
-        part = data.read(at, at + 16 * UNKNOWN_PIECE)
+    for at in range(0, data.size, 16 * UNKNOWN_BYTES):
+        part = data.read(at, at + 16 * UNKNOWN_BYTES)
         yield from tabulator.feed(StreamData(stream, at, part, marks, marks))
     counts = Counts(captured=data.size, delivered=data.size)
     yield from tabulator.feed(StreamEnd(stream, data.size, "end", counts))
@@ -239,7 +239,7 @@ def _unknown(name: str, data: Stored, tabulator: Tabulator) -> Batches:
 # --- ranges ---------------------------------------------------------------------------------------
 
 
-class RangeReader:
+class RangeTabulator:
     """Reads a part of a raw capture; see `tabulate_range`."""
 
     def __init__(
@@ -282,42 +282,42 @@ class RangeReader:
             last = min(self._bounds[1], data.size)
             format = _format_of(data, settings, kernel)
             name = os.fspath(path)
-            work = _Range(name, settings, format, kernel)
+            work = _RangeDecoder(name, settings, format, kernel)
             reader = work.reader()
             if format is None:
                 yield from self._unknown(reader, work, data, first, last, tabulator)
             else:
-                scanner = work.desk.scanner(format)
+                scanner = work.scanners.scanner(format)
                 chain = CHAIN if first and not self._is_seam else 0
                 for batch in scanner.scan_range(data, first, last, chain=chain):
-                    reader.pieces(batch)
-                    yield from tabulator.accept(Lot(), work.decode())
+                    reader.emit(batch)
+                    yield from tabulator.accept(FrameGroup(), work.decode())
                 is_found = scanner.start >= 0
                 self.start = scanner.start if is_found else last
                 self.end = scanner.position if is_found else last
             size = self.end - self.start
             if size or not data.size:
-                lot = Lot()
-                lot.ended.append((reader.origin, Counts(captured=size, delivered=size)))
-                yield from tabulator.accept(lot, Decoded())
+                group = FrameGroup()
+                group.ended.append((reader.state, Counts(captured=size, delivered=size)))
+                yield from tabulator.accept(group, Decoded())
             yield from tabulator.close()
 
     def _unknown(
         self,
         reader: StreamReader,
-        work: _Range,
+        work: _RangeDecoder,
         data: Stored,
         first: int,
         last: int,
         tabulator: Tabulator,
     ) -> Batches:
-        """A stream of no known format is cut at multiples of the size of its pieces."""
-        size = UNKNOWN_PIECE
+        """A stream of no known format is cut at multiples of the size of its segments."""
+        size = UNKNOWN_BYTES
         self.start = min(-(-first // size) * size, data.size)
         self.end = min(-(-last // size) * size, data.size)
         for at in range(self.start, self.end, size):
             reader.unknown(bytes(data.read(at, min(at + size, self.end))), at, least=1)
-            yield from tabulator.accept(Lot(), work.decode())
+            yield from tabulator.accept(FrameGroup(), work.decode())
 
 
 def tabulate_range(
@@ -327,7 +327,7 @@ def tabulate_range(
     settings: Settings,
     *,
     is_seam: bool = False,
-) -> RangeReader:
+) -> RangeTabulator:
     """The tables of a part of a raw capture, so that several processes can share one file.
 
     Reading begins at the first chain of frames behind `first`, and goes on behind `last` until
@@ -342,7 +342,7 @@ def tabulate_range(
         settings: what is wanted; the same for all parts.
         is_seam: whether `first` is known to be the end of another part.
     """
-    return RangeReader(source, first, last, settings, is_seam)
+    return RangeTabulator(source, first, last, settings, is_seam)
 
 
 # --- types of wide columns ------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from wireloom.captures import ReassemblyLimits, Source
 from wireloom.columnar.framing import MAX_FRAME
 from wireloom.columnar.wide import Choice, choose
 from wireloom.errors import OptionError
+from wireloom.format import Option
 from wireloom.formats import get, names
 from wireloom.options import by_format
 from wireloom.tables import Table, table, table_names, wide_column
@@ -74,8 +75,7 @@ class Settings:
         chosen = {name: _texts("select", wanted) for name, wanted in self.select.items()}
         object.__setattr__(self, "select", chosen)
         own = by_format(self.options)
-        kept = {f"{format}.{name}": own[format][name] for format in own for name in own[format]}
-        object.__setattr__(self, "options", kept)
+        object.__setattr__(self, "options", _with_formats(own))
         loaded = {format: get(format).check_options(given)[2] for format, given in own.items()}
         object.__setattr__(self, "_loaded", loaded)
         self._check()
@@ -174,12 +174,8 @@ class Settings:
 
     def message_options(self) -> dict[str, Any]:
         """The options of all formats of messages, with their names."""
-        return {
-            f"{format}.{name}": value
-            for format, given in self._loaded.items()
-            for name, value in given.items()
-            if get(format).kind == "message"
-        }
+        found = {each: own for each, own in self._loaded.items() if get(each).kind == "message"}
+        return _with_formats(found)
 
     def changed(self, **given: Any) -> Settings:
         """The same with changes: settings by their names, options of formats by theirs.
@@ -194,7 +190,9 @@ class Settings:
         for name in own:
             _check_name(name)
         if own:
-            changes["options"] = {**self.options, **changes.get("options", {}), **own}
+            # With their formats' names, so that what is given now wins.
+            before = _with_formats(by_format(changes.get("options", {})))
+            changes["options"] = {**self.options, **before, **_with_formats(by_format(own))}
         if "columns" in given and "tables" not in given:
             changes["tables"] = tuple(dict.fromkeys((*self.tables, "wide")))
         return dataclasses.replace(self, **changes) if changes else self
@@ -226,14 +224,17 @@ class Settings:
         Raises:
             SourceError: a file cannot be found or read.
         """
-        loaded = self._loaded.items()
-        found = {f"{format}.{name}": given[name] for format, given in loaded for name in given}
-        return dataclasses.replace(self, options=found)
+        return dataclasses.replace(self, options=_with_formats(self._loaded))
 
     @property
     def is_typed(self) -> bool:
         """Whether every column of ``wide`` has a type."""
         return all(wide_column(text)[1] is not None for text in self.columns or ())
+
+
+def _with_formats(own: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Options by format, as one mapping."""
+    return {f"{format}.{name}": own[format][name] for format in own for name in own[format]}
 
 
 def _table_options() -> list[str]:
@@ -290,9 +291,7 @@ def _number(name: str, text: str) -> int:
 
 
 def _flag(name: str, text: str) -> bool:
-    found = {"true": True, "false": False}.get(text.strip().lower())
-    if found is None:
-        raise OptionError(f"{name} must be true or false, not {text!r}")
+    found: bool = Option(name, "", default=False).read(text)
     return found
 
 

@@ -1,4 +1,4 @@
-"""One stream: bytes → pieces of frames with their times; holes, and what is no frame.
+"""One stream: bytes → segments of frames with their times; holes, and what is no frame.
 
 A capture may have very many streams at a time. Between two events a stream keeps the bytes of the
 frame that is not complete yet, and nothing else; it has a scanner of its own only while it is in
@@ -22,13 +22,13 @@ from wireloom.columnar.framing import CUT, FrameBatch, FrameScanner
 from wireloom.columns import key_row
 from wireloom.framing import Problem
 from wireloom.rows import shown
-from wireloom.tabulate.desk import Desk
 from wireloom.tabulate.detection import PREFIX
-from wireloom.tabulate.lots import Origin, Piece
+from wireloom.tabulate.groups import Segment, StreamState
+from wireloom.tabulate.scannerpool import ScannerPool
 
-__all__ = ["UNKNOWN_PIECE", "StreamReader", "error_row"]
+__all__ = ["UNKNOWN_BYTES", "StreamReader", "error_row"]
 
-UNKNOWN_PIECE: Final = 64 << 10
+UNKNOWN_BYTES: Final = 64 << 10
 """Most bytes of a row of `errors` for a stream of no known format."""
 
 _SMALL: Final = 4 << 10
@@ -56,7 +56,6 @@ class StreamReader:
         "_at",
         "_behind",
         "_captured",
-        "_desk",
         "_is_known",
         "_is_udp",
         "_later",
@@ -65,16 +64,17 @@ class StreamReader:
         "_missing",
         "_rest",
         "_scanner",
+        "_scanners",
         "_tail",
         "_times",
-        "origin",
+        "state",
         "stream",
     )
 
-    def __init__(self, stream: Stream, desk: Desk) -> None:
+    def __init__(self, stream: Stream, scanners: ScannerPool) -> None:
         self.stream = stream
-        self.origin = Origin(shown(stream.source), shown(stream.name))
-        self._desk = desk
+        self.state = StreamState(shown(stream.source), shown(stream.name))
+        self._scanners = scanners
         self._is_udp = stream.protocol == "udp"
         self._rest: bytes | bytearray = b""  # bytes that wait for others
         self._at = 0  # where they start
@@ -86,9 +86,9 @@ class StreamReader:
         self._tail: Problem | None = None  # the end of the last datagram, which a hole may have cut
         self._captured = self._missing = 0
         self._looked = 0  # bytes that were looked at and told no format
-        format = desk.detector.by_port(stream.src_port, stream.dst_port)
+        format = scanners.detector.by_port(stream.src_port, stream.dst_port)
         self._is_known = format is not None
-        self.origin.format = format
+        self.state.format = format
 
     @property
     def undecided(self) -> int:
@@ -112,7 +112,7 @@ class StreamReader:
         self._hold(event)
         size = len(self._rest)
         # The decision depends on the first bytes only, however many came at once.
-        for look in self._desk.looks:
+        for look in self._scanners.looks:
             if before < look <= size and self._decide(look):
                 self._release()
                 return
@@ -128,23 +128,23 @@ class StreamReader:
         scanner = self._scanner
         if scanner is not None:
             for batch in scanner.look():
-                self.pieces(batch)
+                self.emit(batch)
             self._after(scanner)
 
-    def glance(self, format: str) -> Iterator[Piece]:
+    def glance(self, format: str) -> Iterator[Segment]:
         """Frames of a format in what waits: for more bytes, or for the format to be known.
 
         They may turn out to be something else, and will be given away in any case when it is their
         time.
         """
-        is_other = self._is_known and self.origin.format != format
+        is_other = self._is_known and self.state.format != format
         if is_other or self._is_udp or not self._rest or self._scanner is not None:
             return
-        scanner = self._desk.borrow(format)
+        scanner = self._scanners.borrow(format)
         for batch in scanner.scan_part(bytes(self._rest), self._at, is_last=True):
             if batch.count:
-                yield Piece(self.origin, batch, self._times_of(batch), [], 0)
-        self._desk.give_back(scanner)
+                yield Segment(self.state, batch, self._times_of(batch), [], 0)
+        self._scanners.give_back(scanner)
 
     def gap(self, event: Gap) -> None:
         """A hole."""
@@ -152,13 +152,13 @@ class StreamReader:
         self.decide()
         self._finish(event.offset)
         self._behind = event.offset + event.length
-        if self.origin.format is None and self._looked < PREFIX:
+        if self.state.format is None and self._looked < PREFIX:
             self._is_known = False  # what is behind the hole may tell more
 
     def dropped(self, event: Dropped) -> None:
         """Bytes that are no part of the stream."""
         self._captured += len(event.data)
-        self.origin.account.quarantined += len(event.data)
+        self.state.account.quarantined += len(event.data)
         row = self._row(
             event.offset,
             event.data,
@@ -166,7 +166,7 @@ class StreamReader:
             layer="stream",
             code=event.code,
             reason=_DROPPED[event.code],
-            at=event.offset,
+            failed_at=event.offset,
             field="",
         )
         self._later = [*(self._later or ()), row]
@@ -204,18 +204,18 @@ class StreamReader:
         if self._is_udp:
             last = self._at + len(data)
             starts = [place - self._at for place in self._marks if self._at <= place < last]
-        format = self._desk.detector.by_bytes(data, is_all=is_last, starts=starts)
+        format = self._scanners.detector.by_bytes(data, is_all=is_last, starts=starts)
         self._is_known = is_last or format is not None
         if is_last:
             self._looked += len(data)
-        self.origin.format = format
+        self.state.format = format
         return self._is_known
 
     def _release(self) -> None:
         """Read what was kept until the format was known."""
         data, offset = bytes(self._rest), self._at
         self._rest = b""
-        if self.origin.format is None:
+        if self.state.format is None:
             self.unknown(data, offset)
         elif self._is_udp:
             self._datagrams(memoryview(data), offset)
@@ -230,11 +230,11 @@ class StreamReader:
         if scanner is not None:
             self._mark(event, keep=True)
             for batch in scanner.feed(event.data):
-                self.pieces(batch)
+                self.emit(batch)
             self._after(scanner)
-        elif self.origin.format is None:
+        elif self.state.format is None:
             self._hold(event)
-            if len(self._rest) >= UNKNOWN_PIECE:
+            if len(self._rest) >= UNKNOWN_BYTES:
                 data, self._rest = bytes(self._rest), b""
                 self.unknown(data, self._at)
         elif self._is_udp:
@@ -252,10 +252,10 @@ class StreamReader:
 
     def _scan(self, data: bytes | memoryview, offset: int) -> None:
         """Bytes from a place on before which nothing matters."""
-        assert self.origin.format is not None
-        scanner = self._desk.borrow(self.origin.format)
+        assert self.state.format is not None
+        scanner = self._scanners.borrow(self.state.format)
         for batch in scanner.scan_part(data, offset):
-            self.pieces(batch)
+            self.emit(batch)
         self._after(scanner)
 
     def _after(self, scanner: FrameScanner) -> None:
@@ -265,7 +265,7 @@ class StreamReader:
         if len(rest) <= _SMALL and scanner.is_fresh:
             self._rest = bytes(rest)
             self._scanner = None
-            self._desk.give_back(scanner)
+            self._scanners.give_back(scanner)
         else:
             self._scanner = scanner
         if self._later is not None:
@@ -283,27 +283,27 @@ class StreamReader:
         rest, self._rest = bytes(self._rest), b""
         if scanner is not None:
             for batch in scanner.close():
-                self.pieces(batch, hole)
-            self._desk.give_back(scanner)
-        elif rest and self.origin.format is None:
+                self.emit(batch, hole)
+            self._scanners.give_back(scanner)
+        elif rest and self.state.format is None:
             self.unknown(rest, self._at, least=1)
         elif rest:
-            assert self.origin.format is not None
-            scanner = self._desk.borrow(self.origin.format)
+            assert self.state.format is not None
+            scanner = self._scanners.borrow(self.state.format)
             for batch in scanner.scan_part(rest, self._at, is_last=True):
-                self.pieces(batch, hole)
-            self._desk.give_back(scanner)
+                self.emit(batch, hole)
+            self._scanners.give_back(scanner)
         self._marks = self._times = _NO_MARKS
 
-    def pieces(self, batch: FrameBatch, hole: int | None = None) -> None:
-        """Give a batch away: as one piece, unless times are known of a part of it only.
+    def emit(self, batch: FrameBatch, hole: int | None = None) -> None:
+        """Give a batch away: as one segment, unless times are known of a part of it only.
 
         Args:
             batch: frames of this stream.
             hole: where a hole begins behind them.
         """
-        origin = self.origin
-        account = origin.account
+        state = self.state
+        account = state.account
         rows = []
         for other in batch.others:
             if isinstance(other, Problem):
@@ -315,42 +315,42 @@ class StreamReader:
         size = _total(batch.lengths)
         account.frames += count
         account.decoded += size
-        put = self._desk.put
+        put = self._scanners.put
         times = self._times_of(batch)
         if times is None:
-            put(Piece(origin, batch, None, rows, size))
+            put(Segment(state, batch, None, rows, size))
             return
         if _NO_TIME not in bytes(self._times):
-            put(Piece(origin, batch, times, rows, size))
+            put(Segment(state, batch, times, rows, size))
             return
         for first, last, is_timed in _runs(times):
             part = batch.part(first, last)
             part.others = batch.others_in(first, last)
             known = times[first:last] if is_timed else None
-            put(Piece(origin, part, known, rows, _total(part.lengths)))
+            put(Segment(state, part, known, rows, _total(part.lengths)))
             rows = []
 
     # --- rows of errors
 
     def _row(self, offset: int, data: bytes, ts_ns: int | None, **more: Any) -> dict[str, Any]:
-        origin = self.origin
-        key = (origin.source, origin.name, offset, len(data), ts_ns)
-        return error_row(*key, format=origin.format, raw=data, **more)
+        state = self.state
+        key = (state.source, state.name, offset, len(data), ts_ns)
+        return error_row(*key, format=state.format, raw=data, **more)
 
     def _problem(self, problem: Problem, hole: int | None) -> dict[str, Any]:
         """The row of bytes that are no frame."""
-        offset, size, account = problem.offset, len(problem.data), self.origin.account
+        offset, size, account = problem.offset, len(problem.data), self.state.account
         is_tail = offset == self._behind
         is_head = hole is not None and offset + size == hole and problem.code in CUT
         why: dict[str, Any]
         if is_tail or is_head:
             account.gap += size
             why = {"layer": "stream", "code": "gap", "reason": _CUT_BY_HOLE, "field": ""}
-            why["at"] = offset if is_tail else hole
+            why["failed_at"] = offset if is_tail else hole
         else:
             account.quarantined += size
             why = {"layer": "frame", "code": problem.code, "reason": problem.reason}
-            why |= {"field": problem.path, "at": problem.at}
+            why |= {"field": problem.path, "failed_at": problem.at}
         return self._row(offset, problem.data, self._time_at(offset), **why)
 
     def _tell_later(self, offset: int | None) -> None:
@@ -358,32 +358,34 @@ class StreamReader:
         rows, self._later = self._later or [], None
         ready = [row for row in rows if offset is None or row["frame_offset"] <= offset]
         if ready:
-            self._desk.put(Piece(self.origin, None, None, ready, 0))
+            self._scanners.put(Segment(self.state, None, None, ready, 0))
         if len(ready) < len(rows):
             assert offset is not None
             self._later = [row for row in rows if row["frame_offset"] > offset]
 
-    def unknown(self, data: bytes, offset: int, *, least: int = UNKNOWN_PIECE) -> None:
-        """Bytes that nobody can read, in pieces; fewer than `least` are kept."""
+    def unknown(self, data: bytes, offset: int, *, least: int = UNKNOWN_BYTES) -> None:
+        """Bytes that nobody can read, in segments; fewer than `least` are kept."""
         rows, at = [], 0
         while len(data) - at >= least:
-            raw = data[at : at + UNKNOWN_PIECE]
+            raw = data[at : at + UNKNOWN_BYTES]
             place = offset + at
             why = {"layer": "stream", "code": "unknown_format", "reason": _UNKNOWN}
-            rows.append(self._row(place, raw, self._time_at(place), at=place, field="", **why))
-            self.origin.account.quarantined += len(raw)
+            rows.append(
+                self._row(place, raw, self._time_at(place), failed_at=place, field="", **why)
+            )
+            self.state.account.quarantined += len(raw)
             at += len(raw)
         self._rest, self._at = data[at:], offset + at
         if rows:
-            self._desk.put(Piece(self.origin, None, None, rows, 0))
+            self._scanners.put(Segment(self.state, None, None, rows, 0))
         self._tell_later(self._at)
 
     # --- datagrams
 
     def _datagrams(self, data: memoryview, offset: int) -> None:
         """Each datagram is framed by itself: a frame never spans two."""
-        assert self.origin.format is not None
-        scanner = self._desk.borrow(self.origin.format)
+        assert self.state.format is not None
+        scanner = self._scanners.borrow(self.state.format)
         batches = scanner.scan_part(data, offset, is_last=True)
         if not _fits(batches, self._marks, offset):
             bounds = [offset, *self._marks, offset + len(data)]
@@ -399,8 +401,8 @@ class StreamReader:
             batches[-1].others.pop()
             self._tail = other
         for batch in batches:
-            self.pieces(batch)
-        self._desk.give_back(scanner)
+            self.emit(batch)
+        self._scanners.give_back(scanner)
         if self._tail is None:
             self._marks = self._times = _NO_MARKS
         self._tell_later(None)
@@ -409,7 +411,7 @@ class StreamReader:
         """Tell of the end of the last datagram."""
         tail, self._tail = self._tail, None
         assert tail is not None
-        self._desk.put(Piece(self.origin, None, None, [self._problem(tail, hole)], 0))
+        self._scanners.put(Segment(self.state, None, None, [self._problem(tail, hole)], 0))
 
     # --- times
 
@@ -429,7 +431,7 @@ class StreamReader:
             return None
         times = memoryview(bytearray(8 * batch.count)).cast("q")
         marks = memoryview(self._marks), memoryview(self._times)
-        self._desk.kernel.times_at(*marks, batch.offsets, batch.base, times)
+        self._scanners.kernel.times_at(*marks, batch.offsets, batch.base, times)
         return times
 
     def _forget(self) -> None:

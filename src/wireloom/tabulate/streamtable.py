@@ -1,6 +1,6 @@
-"""The open streams of a capture: events in, frames and rows of `errors` out, in lots.
+"""The open streams of a capture: events in, frames and rows of `errors` out, in groups.
 
-This is the one loop that reads captures. `Tabulator` decodes its lots to record batches, and
+This is the one loop that reads captures. `Tabulator` decodes its groups to record batches, and
 `wireloom.open_capture` to objects.
 """
 
@@ -22,8 +22,8 @@ from wireloom.captures import (
     Suspect,
 )
 from wireloom.rows import shown
-from wireloom.tabulate.desk import Desk
-from wireloom.tabulate.lots import Lot, Origin, Piece
+from wireloom.tabulate.groups import FrameGroup, Segment, StreamState
+from wireloom.tabulate.scannerpool import ScannerPool
 from wireloom.tabulate.streams import StreamReader, error_row
 
 __all__ = ["StreamTable"]
@@ -35,16 +35,16 @@ MAX_UNDECIDED: Final = 64 << 20
 class StreamTable:
     """Reads the streams of one capture; for one thread."""
 
-    def __init__(self, make_desk: Callable[[Callable[[Piece], None]], Desk]) -> None:
+    def __init__(self, make_scanners: Callable[[Callable[[Segment], None]], ScannerPool]) -> None:
         """No stream is open.
 
         Args:
-            make_desk: what the streams share, given where their pieces go.
+            make_scanners: what the streams share, given where their segments go.
         """
-        self._desk = make_desk(self._put)
+        self._scanners = make_scanners(self._put)
         self._streams: dict[int, StreamReader] = {}
         self._undecided = 0
-        self.lot = Lot()
+        self.group = FrameGroup()
         """What was read since the last `take`."""
 
     def feed(self, event: Event) -> None:
@@ -61,12 +61,12 @@ class StreamTable:
             self._undecided -= reader.undecided
             reader.end()
             del self._streams[event.stream.number]
-            self._end(reader.origin, event.counts)
+            self._end(reader.state, event.counts)
         elif isinstance(event, Gap):
             reader = self.reader(event.stream)
             self._undecided -= reader.undecided
             reader.gap(event)
-            self._gap(event, reader.origin)
+            self._gap(event, reader.state)
         elif isinstance(event, Suspect):
             self.reader(event.stream).suspect(event)
         elif isinstance(event, Dropped):
@@ -74,10 +74,10 @@ class StreamTable:
         else:
             self._damage(event)
 
-    def take(self) -> Lot:
+    def take(self) -> FrameGroup:
         """What was read since the last time."""
-        lot, self.lot = self.lot, Lot()
-        return lot
+        group, self.group = self.group, FrameGroup()
+        return group
 
     def look(self) -> None:
         """Have all streams give away what is complete by now."""
@@ -88,14 +88,14 @@ class StreamTable:
         """Streams that have not ended end here."""
         for reader in self._streams.values():
             reader.end()
-            self._end(reader.origin, reader.counts)
+            self._end(reader.state, reader.counts)
         self._streams.clear()
 
     def reader(self, stream: Stream) -> StreamReader:
         """The reader of a stream, which is made when it is first asked for."""
         reader = self._streams.get(stream.number)
         if reader is None:
-            reader = self._streams[stream.number] = StreamReader(stream, self._desk)
+            reader = self._streams[stream.number] = StreamReader(stream, self._scanners)
         return reader
 
     def __iter__(self) -> Iterator[StreamReader]:
@@ -107,19 +107,19 @@ class StreamTable:
             reader.decide()
         self._undecided = 0
 
-    def _put(self, piece: Piece) -> None:
-        self.lot.add(piece)
+    def _put(self, segment: Segment) -> None:
+        self.group.add(segment)
 
-    def _end(self, origin: Origin, counts: Counts) -> None:
-        self.lot.ended.append((origin, counts))
-        self.lot.frames += 1
+    def _end(self, state: StreamState, counts: Counts) -> None:
+        self.group.ended.append((state, counts))
+        self.group.frames += 1
 
-    def _gap(self, event: Gap, origin: Origin) -> None:
-        self.lot.frames += 1
-        self.lot.gaps.append(
+    def _gap(self, event: Gap, state: StreamState) -> None:
+        self.group.frames += 1
+        self.group.gaps.append(
             {
-                "source": origin.source,
-                "stream": origin.name,
+                "source": state.source,
+                "stream": state.name,
                 "offset": event.offset,
                 "length": event.length,
                 "ts_before_ns": _known(event.ts_before_ns),
@@ -138,11 +138,11 @@ class StreamTable:
             format=None,
             code=event.code,
             reason=event.reason,
-            at=event.offset,
+            failed_at=event.offset,
             field=event.layer,
             raw=event.data,
         )
-        self.lot.add(Piece(Origin(row["source"], ""), None, None, [row], 0))
+        self.group.add(Segment(StreamState(row["source"], ""), None, None, [row], 0))
 
 
 def _known(ts_ns: int) -> int | None:

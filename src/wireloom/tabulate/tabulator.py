@@ -17,9 +17,9 @@ from wireloom.kernel import load
 from wireloom.tabulate.accounting import Totals, balanced
 from wireloom.tabulate.collecting import Collector
 from wireloom.tabulate.connections import Connections, told_formats
-from wireloom.tabulate.decoding import Decoded, LotDecoder
-from wireloom.tabulate.desk import Desk
-from wireloom.tabulate.lots import Lot
+from wireloom.tabulate.decoding import Decoded, GroupDecoder
+from wireloom.tabulate.groups import FrameGroup
+from wireloom.tabulate.scannerpool import ScannerPool
 from wireloom.tabulate.settings import Settings
 from wireloom.tabulate.streams import StreamReader
 from wireloom.tabulate.streamtable import StreamTable
@@ -59,17 +59,17 @@ class Tabulator:
         """
         self._settings = settings
         self._kernel = load() if kernel is None else kernel
-        self._decoder = LotDecoder(settings, kernel=self._kernel)
+        self._decoder = GroupDecoder(settings, kernel=self._kernel)
         self._connections: Connections | None = None
         if told_formats(settings):
             self._connections = Connections(settings, self._kernel)
         self._bytes: object = None  # what the data of the last events lies in
-        self._settled = 0  # pieces of the lot of which it is known what their bodies are
+        self._settled = 0  # segments of the group of which it is known what their bodies are
         self._touched: dict[int, StreamReader] = {}
-        self._streams = StreamTable(lambda put: Desk(settings, self._kernel, put))
+        self._streams = StreamTable(lambda put: ScannerPool(settings, self._kernel, put))
         self._collector = Collector(settings)
         self._pool = _Pool(settings, self._kernel, workers) if workers > 1 else None
-        self._waiting: deque[tuple[Lot, Future[Decoded] | Decoded]] = deque()
+        self._waiting: deque[tuple[FrameGroup, Future[Decoded] | Decoded]] = deque()
         self.totals = Totals() if totals is None else totals
         """What became of all bytes so far."""
 
@@ -86,13 +86,13 @@ class Tabulator:
         if isinstance(event, Damage):
             self.totals.damaged += event.length
         elif self._connections is not None:
-            origin = self._streams.reader(event.stream).origin
-            if origin.direction is None:
-                origin.direction = self._connections.join(event.stream)
+            state = self._streams.reader(event.stream).state
+            if state.direction is None:
+                state.direction = self._connections.join(event.stream)
         self._streams.feed(event)
         if self._connections is not None and isinstance(event, StreamEnd):
             self._connections.leave(event.stream)
-        if self._connections is None and self._streams.lot.is_full(self._settings.batch_rows):
+        if self._connections is None and self._streams.group.is_full(self._settings.batch_rows):
             yield from self._decode()
         elif self._waiting and self._pool is not None:
             yield from self._finished(self._pool.most)
@@ -100,7 +100,7 @@ class Tabulator:
     def flush(self) -> Batches:
         """Everything that is certain by now; streams stay open.
 
-        All that was given out so far then depends on the captured bytes alone, not on the pieces
+        All that was given out so far then depends on the captured bytes alone, not on the segments
         in which they came.
 
         Raises:
@@ -120,7 +120,7 @@ class Tabulator:
         """
         found = dict.fromkeys(("streams", "decoded", "quarantined", "gap", "waiting", "frames"), 0)
         for reader in self._streams:
-            account = reader.origin.account
+            account = reader.state.account
             found["streams"] += 1
             for name in ("decoded", "quarantined", "gap", "frames"):
                 found[name] += getattr(account, name)
@@ -142,9 +142,9 @@ class Tabulator:
         finally:
             self.stop()
 
-    def accept(self, lot: Lot, made: Decoded) -> Batches:
+    def accept(self, group: FrameGroup, made: Decoded) -> Batches:
         """What others have decoded, as if it were decoded here."""
-        self._waiting.append((lot, made))
+        self._waiting.append((group, made))
         yield from self._finished(0)
 
     def stop(self) -> None:
@@ -159,13 +159,13 @@ class Tabulator:
 
         What one direction of a connection asks for may come after what the other one answers, since
         packets that are captured together come stream by stream. Their data lies in one buffer, so
-        that another buffer tells that all have come. No lot ends before.
+        that another buffer tells that all have come. No group ends before.
         """
         buffer = event.data.obj if isinstance(event, StreamData) else None
         if buffer is not self._bytes or buffer is None:
             self._bytes = buffer
             self._settle()
-            if self._streams.lot.is_full(self._settings.batch_rows):
+            if self._streams.group.is_full(self._settings.batch_rows):
                 yield from self._decode()
         if isinstance(event, StreamData):
             self._touched[event.stream.number] = self._streams.reader(event.stream)
@@ -175,10 +175,10 @@ class Tabulator:
         if self._connections is None:
             return
         formats = self._connections.formats
-        pieces = [
-            piece
-            for piece in self._streams.lot.pieces[self._settled :]
-            if piece.batch is not None and piece.batch.count and piece.batch.format in formats
+        segments = [
+            segment
+            for segment in self._streams.group.segments[self._settled :]
+            if segment.batch is not None and segment.batch.count and segment.batch.format in formats
         ]
         waiting = [
             each
@@ -187,43 +187,43 @@ class Tabulator:
             for each in reader.glance(format)
         ]
         self._touched.clear()
-        self._connections.settle(pieces, waiting)
-        self._settled = len(self._streams.lot.pieces)
+        self._connections.settle(segments, waiting)
+        self._settled = len(self._streams.group.segments)
 
     # --- rows
 
     def _decode(self) -> Batches:
-        """Have the lot decoded, by a worker if there are some."""
+        """Have the group decoded, by a worker if there are some."""
         self._settle()
-        lot = self._streams.take()
+        group = self._streams.take()
         self._settled = 0
-        if not lot.frames:
+        if not group.frames:
             return
         if self._pool is None:
-            self._waiting.append((lot, self._decoder.decode(lot)))
+            self._waiting.append((group, self._decoder.decode(group)))
         else:
-            self._waiting.append((lot, self._pool.submit(lot)))
+            self._waiting.append((group, self._pool.submit(group)))
         limit = 0 if self._pool is None else self._pool.most
         yield from self._finished(limit)
 
     def _finished(self, most: int) -> Batches:
         """Take over what is decoded, in order, until so many are left that are not."""
         while self._waiting:
-            lot, made = self._waiting[0]
+            group, made = self._waiting[0]
             if isinstance(made, Future):
                 if len(self._waiting) <= most and not made.done():
                     return
                 made = made.result()
             self._waiting.popleft()
-            for origin, frames, size in made.refused:
-                origin.account.refuse(frames, size)
+            for state, frames, size in made.refused:
+                state.account.refuse(frames, size)
             batches = made.batches
             batches.reverse()
             while batches:  # those that were given out are not kept
                 yield from self._counted(self._collector.add(*batches.pop()))
-            yield from self._small(lot, made.errors)
+            yield from self._small(group, made.errors)
 
-    def _small(self, lot: Lot, errors: list[dict[str, Any]]) -> Batches:
+    def _small(self, group: FrameGroup, errors: list[dict[str, Any]]) -> Batches:
         """Errors, holes, and the accounts of streams that have ended."""
         settings = self._settings
         for row in errors:
@@ -231,13 +231,13 @@ class Tabulator:
         if errors and settings.mode == "failfast":
             raise _failure(errors[0])
         accounts = []
-        for origin, counts in lot.ended:
-            row = balanced(origin.source, origin.name, origin.format, origin.account, counts)
-            self.totals.end(row, origin.account.texts)
+        for state, counts in group.ended:
+            row = balanced(state.source, state.name, state.format, state.account, counts)
+            self.totals.end(row, state.account.texts)
             accounts.append(row)
         if settings.mode == "permissive":
             yield from self._emit("errors", errors)
-        yield from self._emit("gaps", lot.gaps)
+        yield from self._emit("gaps", group.gaps)
         yield from self._emit("accounting", accounts)
 
     def _emit(self, name: str, rows: list[dict[str, Any]]) -> Batches:
@@ -253,7 +253,7 @@ class Tabulator:
 
 
 class _Pool:
-    """Threads that decode lots, each with a decoder of its own."""
+    """Threads that decode groups, each with a decoder of its own."""
 
     def __init__(self, settings: Settings, kernel: Any, workers: int) -> None:
         self._settings = settings
@@ -263,14 +263,14 @@ class _Pool:
         self.most = workers + 1
         """Lots that may be on their way."""
 
-    def submit(self, lot: Lot) -> Future[Decoded]:
-        return self._pool.submit(self._decode, lot)
+    def submit(self, group: FrameGroup) -> Future[Decoded]:
+        return self._pool.submit(self._decode, group)
 
-    def _decode(self, lot: Lot) -> Decoded:
-        decoder: LotDecoder | None = getattr(self._own, "decoder", None)
+    def _decode(self, group: FrameGroup) -> Decoded:
+        decoder: GroupDecoder | None = getattr(self._own, "decoder", None)
         if decoder is None:
-            decoder = self._own.decoder = LotDecoder(self._settings, kernel=self._kernel)
-        return decoder.decode(lot)
+            decoder = self._own.decoder = GroupDecoder(self._settings, kernel=self._kernel)
+        return decoder.decode(group)
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
@@ -281,7 +281,7 @@ def _failure(row: dict[str, Any]) -> DecodeError:
     path = f", {row['path']}" if row["path"] else ""
     return DecodeError(
         f"{where}{path}: {row['reason']}",
-        offset=row["frame_offset"] if row["at"] is None else row["at"],
+        offset=row["frame_offset"] if row["failed_at"] is None else row["failed_at"],
         path=row["field"],
         code=row["code"],
     )

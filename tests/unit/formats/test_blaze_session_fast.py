@@ -156,3 +156,21 @@ def test_silence_says_nothing_while_the_owner_does_not_read() -> None:
     assert session.handle_timeout(18.0) == []  # TSTREQ
     assert session.data_to_send()[:4].hex() == "04c10000"
     assert session.handle_timeout(24.0) != []
+
+
+def test_acknowledgements_that_were_put_together_precede_the_goodbye() -> None:
+    settings = ClientSettings(has_cumulative_acks=True)
+    session = ClientSession(settings)
+    session.connect(0.0)
+    session.receive(ConnectionResponse(conres=1, agrhbt=30, connid=5).encode(), 0.0)
+    session.subscribe(302, 0.0)
+    session.receive(SubscriptionResponse(sbresl=1, rqstid=1, sbsrid=3).encode(), 0.0)
+    session.data_to_send()
+    head = 1 << 26 | 7 << 22 | 10 << 16
+    events = [struct.pack(">7I", head, 3, 3 << 27, i, 1, i, 32) + bytes(4) for i in range(1, 6)]
+    assert len(session.receive(b"".join(events), 1.0)) == 5
+    session.close()
+    sent = session.data_to_send()
+    assert sent[:12] == SubscriptionAck(sbsrid=3, sevtid=5).encode()
+    assert sent[12:16].hex() == "04c50000"
+    assert len(sent) == 24

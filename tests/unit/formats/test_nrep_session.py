@@ -35,7 +35,7 @@ from wireloom.formats.nrep.events import (
     SocketOpened,
     Unpublished,
 )
-from wireloom.formats.nrep.extensions import ALL_FEATURES, Feature, Reason
+from wireloom.formats.nrep.extensions import ALL_FEATURES, END, Feature, Reason
 from wireloom.formats.nrep.quotas import Quotas
 from wireloom.formats.nrep.session import ClientSession, ClientState
 from wireloom.formats.nrep.table import INITIAL_WINDOW, Peer, Table
@@ -335,6 +335,17 @@ def test_half_of_a_socket_ends_behind_its_data() -> None:
     a.send(theirs, b"answer")
     a.close_socket(theirs)
     assert net.run()[1] == [DataReceived(mine, b"answer"), SocketEnded(mine, Reason.CLOSED)]
+
+
+def test_data_behind_its_end_ends_the_socket() -> None:
+    net = Net(2)
+    theirs, mine = net.opened()
+    (a, _), (_, at) = net.pairs
+    ends = SocketControl(socket_id=mine, flags=END).encode()
+    at.receive(ends + ends + SocketData(socket_id=mine, data=b"more").encode(), NOW)
+    assert net.run()[0] == [SocketHalfEnded(theirs), SocketEnded(theirs, Reason.BAD_DATA)]
+    assert net.table.sockets == 0
+    assert not a.is_closed
 
 
 def test_half_a_socket_does_not_end_towards_a_legacy_peer() -> None:

@@ -14,6 +14,7 @@ from wireloom.formats.qform.dictionary import (
     RdmDictionary,
     RdmEntry,
     TssType,
+    load_rdm,
     parse_cfile,
     parse_enumtype,
     parse_flist,
@@ -214,7 +215,7 @@ def test_tables_are_read_with_all_fields_that_use_them() -> None:
     assert first.rows == ((0, b"   "), (1, b"ASE"), (10, b"\xc3\xa9"), (11, b"\xff"), (5, b"ASE2"))
     assert second == EnumTable((("52WK", -7),), ((1, b"(A)"),))
     assert (first.width, EnumTable((), ()).width) == (4, 0)
-    assert [first.display(value) for value in (1, 10, 11, 2)] == ["ASE", "é", "ÿ", None]
+    assert [first.display(value) for value in (1, 10, 11, 2)] == ["ASE", "é", "0xff", None]
     assert made.by_fid == {4: first, 1709: first, -7: second}
     assert made.tags == {"Filename": "ENUMTYPE.001"}
     assert made.problems == ()
@@ -416,3 +417,13 @@ def test_problems_of_the_rdm_dictionary_are_carried_over() -> None:
     made = to_sass(scan_rdm(to_source(BID + "\nbad\n", "dict")))
     assert [problem.line for problem in made.problems] == [2]
     assert made.by_name["BID"].fid == 10721
+
+
+@pytest.mark.parametrize("dialect", ["clean", "reference"])
+def test_displays_in_hex_are_bytes(tmp_path, dialect):
+    fields, enums = tmp_path / "RDMFieldDictionary", tmp_path / "enumtype.def"
+    fields.write_text('TICK "TICK" 14 NULL ENUMERATED 1 ( 3 ) ENUM 1\n')
+    enums.write_bytes(b'TICK 14\n0 "   "\n1 #DE2020#\n2 #C3A9#\n3 "\xe9"\n')
+    table = load_rdm(fields, enums=enums, dialect=dialect).enums.by_fid[14]
+    assert [table.display(value) for value in range(4)] == ["   ", "0xde2020", "é", "é"]
+    assert table.displays[1] == b"\xde  "

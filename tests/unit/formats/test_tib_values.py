@@ -624,3 +624,12 @@ def test_an_error_is_shown_up_to_the_end_of_what_it_is_in() -> None:
     assert (node.offset, node.length, node.error, node.meaning) == (15, 15, "bad", "type")
     add_error(parent, DecodeError("worse", offset=99))
     assert parent.children[1].length == 0
+
+
+@pytest.mark.parametrize(
+    ("bits", "text"),
+    [(1, "1E-45"), (2, "3E-45"), (3, "4E-45"), (100, "1.4E-43"), (0x7FFFFF, "1.1754942E-38")],
+)
+def test_subnormal_singles_have_their_shortest_text(bits, text):
+    (value,) = struct.unpack(">f", struct.pack(">I", bits))
+    assert scale(value, 0, single=True).value == Decimal(text)

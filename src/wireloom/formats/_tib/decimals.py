@@ -124,8 +124,8 @@ def _shortest(value: float, single: bool) -> Scaled:
     text = repr(value)
     if single:
         packed = _F32.pack(value)
-        # Nine significant digits tell all singles apart.
-        texts = (f"{value:.{digits}g}" for digits in range(6, 10))
+        # Nine significant digits tell all singles apart; subnormal ones have as few as one.
+        texts = (f"{value:.{digits}g}" for digits in range(1, 10))
         text = next(short for short in texts if _F32.pack(float(short)) == packed)
     digits_of = Decimal(text).as_tuple()
     assert isinstance(digits_of.exponent, int)  # finite

@@ -16,6 +16,7 @@ __all__ = [
     "ALL_FEATURES",
     "END",
     "NO_FEATURES",
+    "REASONS",
     "Extension",
     "Feature",
     "Reason",
@@ -90,6 +91,20 @@ class Reason(IntEnum):
     BAD_DATA = 6
     DRAINING = 7
     UNPUBLISHED = 8
+
+
+REASONS = {
+    Reason.CLOSED: "The other side has closed it.",
+    Reason.REFUSED: "The publisher did not accept it.",
+    Reason.PEER_LOST: "The connection of the other side, or to the entry point, is lost.",
+    Reason.TIMEOUT: "The publisher did not answer in time.",
+    Reason.NO_INSTANCE: "There is no such instance.",
+    Reason.QUOTA: "A quota of the connection, the publisher or the entry point is used up.",
+    Reason.BAD_DATA: "What was sent breaks the rules: a wrong length, or more than was granted.",
+    Reason.DRAINING: "The entry point is about to end, and takes nothing new.",
+    Reason.UNPUBLISHED: "The publication was taken back.",
+}
+"""What each means."""
 
 
 def packet(kind: Extension, content: bytes = b"", nonce: int = 0) -> bytes:

@@ -117,6 +117,8 @@ class _Socket:
     consumed: int = 0
     """Bytes that were taken by the owner, and not granted again yet."""
     can_half_close: bool = False
+    has_ended: bool = False
+    """Whether the far end has said that it sends no more."""
     is_open: bool = False
     waiting: deque[bytes] = field(default_factory=deque)
     """To be sent when the far end grants it."""
@@ -425,10 +427,11 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
             )
         if found.window:
             found.allowance -= size
-            if found.allowance < 0:  # more than was granted: it would have to be held in memory
-                self.drop_socket(socket)
-                events.append(SocketEnded(socket, Reason.BAD_DATA))
-                return
+        # More than was granted would have to be held in memory.
+        if found.allowance < 0 or found.has_ended:
+            self.drop_socket(socket)
+            events.append(SocketEnded(socket, Reason.BAD_DATA))
+            return
         if size:
             data = frame[_DATA_HEAD.size : _DATA_HEAD.size + size]
             events.append(DataReceived(socket, data))
@@ -490,7 +493,12 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
             del self._requests[nonce]
             self._sockets[socket].is_open = True
             events.append(SocketOpened(nonce, socket))
-        elif flags & END and socket in self._sockets and self._sockets[socket].can_half_close:
+        elif flags & END and (known := self._sockets.get(socket)) is not None:
+            self._half_ended(socket, known, events)
+
+    def _half_ended(self, socket: bytes, known: _Socket, events: list[Event]) -> None:
+        if known.can_half_close and known.is_open and not known.has_ended:
+            known.has_ended = True
             events.append(SocketHalfEnded(socket))
 
     def _acknowledged(self, found: SocketControl, events: list[Event]) -> None:

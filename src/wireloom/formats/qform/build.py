@@ -164,7 +164,8 @@ def _text(entry: Entry, kind: TssType, value: Value, lenient: bool) -> bytes:
     if kind is TssType.SDATE:
         date = Date() if date is None else date
         if isinstance(date, Date):
-            return date.text.encode()
+            # Blanks are the null date, however few.
+            return (date.text[: entry.size] if date.is_null else date.text).encode()
     elif kind is TssType.STRING:
         return _as_text(entry, date)
     raise _no(value, entry)

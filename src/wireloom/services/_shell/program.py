@@ -94,7 +94,12 @@ async def run_service(
 
     tasks = Tasks(failed)
     is_serving = False
-    side = SidePort(service.registry, service.status, lambda: is_serving, service.routes)
+    side = SidePort(
+        service.registry,
+        service.status,
+        lambda: is_serving and getattr(service, "is_ready", True),
+        service.routes,
+    )
     try:
         said = await service.start(tasks)
         if settings.metrics is not None:

@@ -105,7 +105,7 @@ class Broker:
         self._given_store = store
         self._is_closed = False
         self._waking: list[BlazePeer] = []
-        self._held: list[BlazePeer] = []
+        self._held: dict[BlazePeer, None] = {}
         self._tasks: Tasks | None = None
         self._own: Tasks | None = None
 
@@ -115,6 +115,11 @@ class Broker:
     def registry(self) -> CollectorRegistry:
         """Its metrics."""
         return self.hub.registry
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether transactions could be carried out, as far as is known."""
+        return self.store_status is None or self.store_status.is_up
 
     async def start(self, tasks: Tasks) -> dict[str, Any]:
         """Open the store and serve; give what the ready line says.
@@ -280,13 +285,13 @@ class Broker:
             return
         if not self._held:
             self.run(self._wait_for_room(), "room")
-        self._held.append(peer)
+        self._held[peer] = None
         self.metrics.held_reads["store"] += 1
         peer.hold_reading()
 
     async def _wait_for_room(self) -> None:
         await self.store.room()
-        held, self._held = self._held, []
+        held, self._held = self._held, {}
         for peer in held:
             peer.resume_reading()
 

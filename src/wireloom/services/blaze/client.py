@@ -21,7 +21,7 @@ from collections.abc import AsyncIterable, Iterable, Sequence
 from enum import IntEnum
 from typing import Any, Self, TypeVar, overload
 
-from wireloom.errors import ConnectionClosed, OptionError
+from wireloom.errors import ConnectionClosed, OptionError, WireloomError
 from wireloom.formats.blaze.body import encode_nclass, make_delta
 from wireloom.formats.blaze.classes import ModelObject, classes_of
 from wireloom.formats.blaze.codes import (
@@ -385,7 +385,8 @@ class Client(Link):
                 acknowledgements sends no more than its window anyway.
 
         Raises:
-            OptionError: there is no such class, or the queue has no room.
+            OptionError: there is no such class, or the queue has no room. What else may be wrong is
+                raised by who reads.
         """
         if queue < 1:
             raise OptionError("the queue must have room for an event")
@@ -405,7 +406,10 @@ class Client(Link):
             self._feeds[feed] = None
             connection = self._connection
             if connection is not None and connection.session.state is ClientState.CONNECTED:
-                feed.attach(connection)
+                try:
+                    feed.attach(connection)
+                except WireloomError as error:
+                    feed.finish(error)
             return feed
 
         return Subscription(make, resume)

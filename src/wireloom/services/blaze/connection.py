@@ -63,6 +63,8 @@ class Connection(asyncio.Protocol):
         """Why it ended, as the session has said."""
         self.error: Exception | None = None
         """Why the transport has failed."""
+        self.is_busy = False
+        """Whether the session is at work, and must not be called by what a destructor does."""
         self._loop = asyncio.get_running_loop()
         self.agreed: asyncio.Future[Connected] = self._loop.create_future()
         self.closed: asyncio.Future[None] = self._loop.create_future()
@@ -90,7 +92,10 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Bytes from the server."""
         self._received += len(data)
-        self.dispatch(self.session.receive(data, self._loop.time()))
+        self.is_busy = True
+        events = self.session.receive(data, self._loop.time())
+        self.is_busy = False
+        self.dispatch(events)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """There is no connection any more."""
@@ -163,7 +168,10 @@ class Connection(asyncio.Protocol):
 
     def _ring(self) -> None:
         self._timer = None
-        self.dispatch(self.session.handle_timeout(self._loop.time()))
+        self.is_busy = True
+        events = self.session.handle_timeout(self._loop.time())
+        self.is_busy = False
+        self.dispatch(events)
 
     def abort(self) -> None:
         """End it without a word."""

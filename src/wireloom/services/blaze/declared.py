@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from enum import IntEnum
 from typing import Final
 
 from wireloom.formats.blaze.codes import BlazeCode, DisconnectReason, RefusalCode

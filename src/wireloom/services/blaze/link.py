@@ -136,7 +136,10 @@ class Link:
         self.counts["connections"] += 1
         self._connection = connection
         for feed in list(self._feeds):
-            feed.attach(connection)
+            try:
+                feed.attach(connection)
+            except WireloomError as error:  # the dialect has no such request
+                feed.finish(error)
         self._release()
 
     def _lost(self, connection: Connection) -> None:

@@ -33,6 +33,7 @@ from wireloom.formats.blaze.session.events import (
 from wireloom.formats.blaze.session.server import ServerSession
 from wireloom.formats.blaze.session.states import ServerState, Service
 from wireloom.formats.blaze.session.subscriptions import Change
+from wireloom.services._shell.buckets import TokenBucket
 from wireloom.services._shell.connections import Peer
 from wireloom.services._shell.logs import get_log
 from wireloom.services.blaze.hooks import Caller, Done, Intent, Refused, Transaction, call
@@ -84,6 +85,8 @@ class BlazePeer(Peer):
         self._timer_at = 0.0
         self._stall: asyncio.TimerHandle | None = None
         self._pending: deque[_Pending] = deque()
+        rate = broker.settings.transactions.max_per_s
+        self._rate = TokenBucket(rate, self._loop.time()) if rate else None
         self._classes: dict[int, int] = {}
         """Class of each subscription, by SBSRID."""
 
@@ -112,7 +115,18 @@ class BlazePeer(Peer):
         events = self.session.receive(data, now)
         if events:
             self._react(events, now)
+            if self._rate is not None:
+                self._slow_down(events, self._rate, now)
         self.wake()
+
+    def _slow_down(self, events: Sequence[SessionEvent], rate: TokenBucket, now: float) -> None:
+        """Do not read from a client that sends more transactions than it may."""
+        count = sum(type(event) is TransactionRequested for event in events)
+        wait = rate.take(count, now) if count else 0.0
+        if wait:
+            self.broker.metrics.held_reads["rate"] += 1
+            self.hold_reading()
+            self._loop.call_later(wait, self.resume_reading)
 
     def eof(self) -> bool:
         """The client sends no more: it is gone."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from wireloom.errors import OptionError
 from wireloom.services._shell.addresses import Address
 from wireloom.services._shell.sections import (
     LimitSettings,
@@ -56,6 +57,10 @@ class ProtocolSettings:
         60.0, "Seconds in which a client may take nothing of what waits for it; then it is cut off."
     )
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.heartbeat_min <= self.heartbeat_max <= 255:
+            raise OptionError("heartbeat_min and heartbeat_max must be from 0 to 255, in order")
+
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
@@ -69,6 +74,10 @@ class TransactionSettings:
     )
     held_flying: int = setting(
         1_024, "Unanswered transactions from which on a connection is not read from."
+    )
+    max_per_s: int = setting(
+        0,
+        "Transactions per second of one connection; then it is read from more slowly. 0: any.",
     )
     max_completed: int = setting(
         4_096, "Answered ids that are remembered for each connection, beside those in the store."
@@ -103,6 +112,10 @@ class SubscriptionSettings:
     )
     max_subscriptions: int = setting(256, "Subscriptions of one connection.")
     download_rows: int = setting(256, "Stored objects that are read at once.")
+
+    def __post_init__(self) -> None:
+        if not self.window or not self.download_rows:
+            raise OptionError("window and download_rows must be at least 1")
 
 
 @dataclass(frozen=True, slots=True)

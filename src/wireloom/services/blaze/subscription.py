@@ -156,6 +156,13 @@ class Feed:
         self._is_held = False
         self._orphans = len(self._queue)
         self._is_resumed = self._is_resumed or self.has_started.done()
+        if self.wanted.mode is SubscriptionMode.PAST and self._has_download_end:
+            self.finish(None)  # only STOP was missing
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether its connection is reading at this moment, and must not be disturbed."""
+        return self._connection is not None and self._connection.is_busy
 
     def _received_until(self) -> Stamp:
         cursor = self.cursor.copy()
@@ -204,8 +211,10 @@ class Feed:
         self._queue.clear()
         self._orphans = 0
         connection = self._connection
-        if connection is not None and not self.is_over:
-            connection.forget(self._rqstid)
+        if connection is not None:
+            connection.hold(self, False)
+            if not self.is_over:
+                connection.forget(self._rqstid)
         self._connection = None
         self.finish(None)
 
@@ -430,5 +439,9 @@ class Subscription(Generic[T]):
     def __del__(self) -> None:
         # A loop that was left with `break` has nobody who could close it.
         feed = getattr(self, "_feed", None)
-        if feed is not None and not feed.is_over and not self._loop.is_closed():
+        if feed is None or feed.is_over or self._loop.is_closed():
+            return
+        if asyncio._get_running_loop() is self._loop and not feed.is_busy:
+            feed.stop()  # at once: the class may be subscribed to again in the next line
+        else:
             self._loop.call_soon_threadsafe(feed.stop)

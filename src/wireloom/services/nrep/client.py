@@ -32,7 +32,8 @@ from wireloom.services._shell.addresses import Address
 from wireloom.services._shell.logs import get_log
 from wireloom.services._shell.tasks import Tasks
 from wireloom.services.nrep.balance import Balancer, Policy
-from wireloom.services.nrep.connection import Channel, Connection, Offer
+from wireloom.services.nrep.channels import Channel, Offer
+from wireloom.services.nrep.connection import Connection
 from wireloom.services.nrep.discovery import BROADCAST, Found, discover
 from wireloom.services.nrep.streams import SocketWriter, StreamChannel
 from wireloom.services.nrep.trust import Trust
@@ -49,7 +50,11 @@ _LAST_WAIT_S = 5.0
 """Between attempts to connect: doubled from the first to the last, with some chance."""
 _PING_S = 15.0
 """Without a word from the entry point, before it is asked for one."""
+_PONG_S = 10.0
+"""For its answer, before the connection is given up."""
 _CONNECT_S = 10.0
+_MAX_SOCKETS = 1024
+"""Of one publication: each is a task."""
 _TRIES = 3
 """Instances that are tried for one socket."""
 
@@ -241,8 +246,11 @@ class Client:
             quiet = time.monotonic() - connection.heard_at
             if quiet < _PING_S or not connection.session.features & Feature.PING:
                 continue
-            with contextlib.suppress(ConnectionClosed):
-                await connection.ping()
+            try:
+                async with asyncio.timeout(_PONG_S):
+                    await connection.ping()
+            except TimeoutError:
+                raise ConnectionClosed("the entry point is silent") from None
 
     def _failed(self, error: Exception) -> None:
         self.counts.failed += 1
@@ -321,20 +329,34 @@ class Client:
 
     # -- publishing
 
-    async def publish(self, app: str, serve: Serve) -> Publication:
+    async def publish(
+        self, app: str, serve: Serve, *, max_sockets: int = _MAX_SOCKETS
+    ) -> Publication:
         """Offer an app; every socket is served by a task of its own.
+
+        Args:
+            app: its name.
+            serve: called with reader and writer of each socket.
+            max_sockets: at the same time; more are refused.
 
         Raises:
             RefusedError: the entry point does not take it.
             ConnectionClosed: there is no entry point.
             EncodeError: the app's name cannot be written.
         """
+        served: set[asyncio.Task[None]] = set()
 
         def take(offer: Offer) -> None:
+            if len(served) >= max_sockets:
+                self.counts.refused += 1
+                offer.refuse()
+                return
             channel = StreamChannel()
             offer.accept(channel)
             self.counts.accepted += 1
-            self._tasks.start(self._serve(serve, channel), f"socket of {app}")
+            task = self._tasks.start(self._serve(serve, channel), f"socket of {app}")
+            served.add(task)
+            task.add_done_callback(served.discard)
 
         return await self.publish_offers(app, take)
 
@@ -374,8 +396,15 @@ class Client:
         if publication is None:
             self.counts.refused += 1
             offer.refuse()
-        else:
+            return
+        try:
             publication.take(offer)
+        except StateError:  # the requester has given up already
+            self.counts.refused += 1
+        except Exception as error:  # of whoever publishes: the other sockets go on
+            self.counts.refused += 1
+            log.error("offer_failed", app=publication.app, error=repr(error), exc_info=error)
+            offer.refuse()
 
     async def _serve(self, serve: Serve, channel: StreamChannel) -> None:
         try:

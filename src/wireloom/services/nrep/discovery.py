@@ -162,6 +162,12 @@ class _Asker(asyncio.DatagramProtocol):
         """Nobody listens there; others may."""
 
 
+def _is_broadcast(host: str) -> bool:
+    """Whether many hear it there, and answer from addresses of their own."""
+    ends = {str(each.network.broadcast_address) for each in interfaces()}
+    return host == BROADCAST.host or host in ends
+
+
 def _targets(asked: Sequence[Address]) -> list[tuple[str, int]]:
     """Each address, and for the broadcast also the broadcast address of each network."""
     targets = []
@@ -180,7 +186,8 @@ async def discover(
 
     Args:
         asked: hosts, with their UDP port; by default everybody on every network of this machine.
-            An answer counts only if it comes from a host that was asked.
+            An answer counts only if it comes from a host that was asked, unless one of them is a
+            broadcast address.
         within_s: how long answers are waited for.
         is_first_enough: whether to stop at the first answer.
 
@@ -188,7 +195,7 @@ async def discover(
         OSError: there is no network at all, or a name is unknown.
     """
     loop = asyncio.get_running_loop()
-    is_wide = any(address.host == BROADCAST.host for address in asked)
+    is_wide = any(_is_broadcast(address.host) for address in asked)
     targets = await asyncio.gather(
         *(
             loop.getaddrinfo(*target, family=socket.AF_INET, type=socket.SOCK_DGRAM)

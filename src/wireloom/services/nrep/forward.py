@@ -25,8 +25,8 @@ from wireloom.formats.nrep.extensions import Reason
 from wireloom.services._shell.addresses import Address
 from wireloom.services._shell.logs import get_log
 from wireloom.services._shell.tasks import Tasks
+from wireloom.services.nrep.channels import Channel, Offer
 from wireloom.services.nrep.client import Client, Publication
-from wireloom.services.nrep.connection import Channel, Offer
 
 __all__ = ["ConnectForwarder", "ForwardCounts", "PublishForwarder", "parse_local"]
 

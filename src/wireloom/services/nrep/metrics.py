@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from wireloom.formats.nrep.happenings import (
@@ -19,48 +17,51 @@ from wireloom.formats.nrep.happenings import (
     SocketRequested,
 )
 from wireloom.formats.nrep.table import Table
+from wireloom.services._shell.declared import MetricInfo
 
-__all__ = ["METRICS", "EntryPointMetrics", "Metric"]
-
-_PREFIX = "wireloom_nrep_"
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One thing that is counted."""
-
-    name: str
-    text: str
-    labels: tuple[str, ...] = ()
-    is_gauge: bool = False
-
-    @property
-    def full_name(self) -> str:
-        """As Prometheus shows it."""
-        return _PREFIX + self.name + ("" if self.is_gauge else "_total")
-
+__all__ = ["METRICS", "EntryPointMetrics"]
 
 METRICS = (
-    Metric("sockets", "Sockets that are open or wait to be accepted.", is_gauge=True),
-    Metric("instances", "Publications that can be found.", is_gauge=True),
-    Metric("apps", "Apps with at least one instance.", is_gauge=True),
-    Metric("held_connections", "Connections that are not read, because others are slow.",
-           is_gauge=True),
-    Metric("relayed_bytes", "Bytes of sockets that were relayed."),
-    Metric("finds", "Questions for the instances of an app."),
-    Metric("publishes", "Publications."),
-    Metric("unpublishes", "Publications that have ended."),
-    Metric("publishes_refused", "Publications that were refused.", ("reason",)),
-    Metric("opens", "Sockets that publishers were asked for."),
-    Metric("opens_refused", "Sockets that were refused before a publisher was asked.", ("reason",)),
-    Metric("sockets_ready", "Sockets that publishers accepted."),
-    Metric("sockets_closed", "Sockets that have ended, refused and late ones too.", ("reason",)),
-    Metric("packets_ignored", "Packets that had no effect.", ("why",)),
-    Metric("peers_failed", "Connections that were closed for breaking the protocol.", ("why",)),
-    Metric("peers_cut_off", "Connections that were closed for being slow, idle or greedy.",
-           ("why",)),
-    Metric("discovery_datagrams", "Datagrams on the discovery port.", ("outcome",)),
-)  # fmt: skip
+    MetricInfo("sockets", "gauge", "Sockets that are open or wait to be accepted."),
+    MetricInfo("instances", "gauge", "Publications that can be found."),
+    MetricInfo("apps", "gauge", "Apps with at least one instance."),
+    MetricInfo(
+        "held_connections", "gauge", "Connections that are not read, because others are slow."
+    ),
+    MetricInfo("relayed_bytes", "counter", "Bytes of sockets that were relayed."),
+    MetricInfo("finds", "counter", "Questions for the instances of an app."),
+    MetricInfo("publishes", "counter", "Publications."),
+    MetricInfo("unpublishes", "counter", "Publications that have ended."),
+    MetricInfo("publishes_refused", "counter", "Publications that were refused.", ("reason",)),
+    MetricInfo("opens", "counter", "Sockets that publishers were asked for."),
+    MetricInfo(
+        "opens_refused",
+        "counter",
+        "Sockets that were refused before a publisher was asked.",
+        ("reason",),
+    ),
+    MetricInfo("sockets_ready", "counter", "Sockets that publishers accepted."),
+    MetricInfo(
+        "sockets_closed",
+        "counter",
+        "Sockets that have ended, refused and late ones too.",
+        ("reason",),
+    ),
+    MetricInfo("packets_ignored", "counter", "Packets that had no effect.", ("why",)),
+    MetricInfo(
+        "peers_failed",
+        "counter",
+        "Connections that were closed for breaking the protocol.",
+        ("why",),
+    ),
+    MetricInfo(
+        "peers_cut_off",
+        "counter",
+        "Connections that were closed for being slow, idle or greedy.",
+        ("why",),
+    ),
+    MetricInfo("discovery_datagrams", "counter", "Datagrams on the discovery port.", ("outcome",)),
+)
 """Those of an entry point, beside the ones that every service has."""
 
 
@@ -69,8 +70,8 @@ class EntryPointMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._made: dict[str, Counter | Gauge] = {
-            metric.name: (Gauge if metric.is_gauge else Counter)(
-                _PREFIX + metric.name, metric.text, metric.labels, registry=registry
+            metric.name: (Gauge if metric.kind == "gauge" else Counter)(
+                f"wireloom_nrep_{metric.name}", metric.help, metric.labels, registry=registry
             )
             for metric in METRICS
         }

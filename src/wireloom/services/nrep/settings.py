@@ -6,7 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from wireloom.formats.nrep import DISCOVERY_PORT
+from wireloom.errors import OptionError
+from wireloom.formats.nrep import DISCOVERY_PORT, LEAST_MAX_CONTENT
 from wireloom.formats.nrep.quotas import Quotas
 from wireloom.services._shell.addresses import Address
 from wireloom.services._shell.sections import (
@@ -67,7 +68,11 @@ class DiscoverySettings:
 
 @dataclass(frozen=True, slots=True)
 class QuotaSettings:
-    """What one client may have."""
+    """What one client may have.
+
+    Raises:
+        OptionError: packets that existing forwarders send would not be accepted.
+    """
 
     instances: int = setting(_DEFAULT.instances, "Publications of one connection.")
     sockets: int = setting(_DEFAULT.sockets, "Sockets with one connection as either end.")
@@ -82,6 +87,10 @@ class QuotaSettings:
     backlog_bytes: int = setting(
         32 << 20, "Bytes that may wait for one connection at most; then it is cut off."
     )
+
+    def __post_init__(self) -> None:
+        if self.max_content < LEAST_MAX_CONTENT:
+            raise OptionError(f"quotas.max_content must be at least {LEAST_MAX_CONTENT}")
 
     def quotas(self, connections: int, accept_s: float) -> Quotas:
         """The same for the table."""

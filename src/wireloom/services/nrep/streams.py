@@ -7,7 +7,7 @@ from typing import cast
 
 from wireloom.errors import ConnectionClosed
 from wireloom.formats.nrep.extensions import Reason
-from wireloom.services.nrep.connection import Channel
+from wireloom.services.nrep.channels import Channel
 
 __all__ = ["SocketWriter", "StreamChannel"]
 

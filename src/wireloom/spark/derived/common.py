@@ -8,6 +8,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from wireloom.captures.events import STREAM_NAME
 from wireloom.errors import OptionError
 from wireloom.tables import Column as TableColumn
 from wireloom.tables import Table, spark_ddl, spark_type
@@ -28,9 +29,6 @@ __all__ = [
 
 Tables = Mapping[str, DataFrame] | Callable[[str], DataFrame]
 """The base tables, by name."""
-
-_STREAM = r"^(tcp|udp) (\S+) > (\S+) #\d+(e\d+)?$"
-"""A stream's name, as `wireloom.captures.events.Stream` has it."""
 
 _SOURCE: Final = TableColumn("source", "name", "the capture where it was first seen")
 _CONNECTION: Final = TableColumn(
@@ -78,10 +76,10 @@ def connected(rows: DataFrame, network: str | None = None) -> DataFrame:
             have nothing to do with one another, as two laboratories with the same addresses do.
     """
     stream = sf.col("stream")
-    is_addressed = stream.rlike(_STREAM)
-    sender = sf.when(is_addressed, sf.regexp_extract(stream, _STREAM, 2))
-    receiver = sf.when(is_addressed, sf.regexp_extract(stream, _STREAM, 3))
-    protocol = sf.regexp_extract(stream, _STREAM, 1)
+    is_addressed = stream.rlike(STREAM_NAME)
+    sender = sf.when(is_addressed, sf.regexp_extract(stream, STREAM_NAME, 2))
+    receiver = sf.when(is_addressed, sf.regexp_extract(stream, STREAM_NAME, 3))
+    protocol = sf.regexp_extract(stream, STREAM_NAME, 1)
     ends = sf.concat_ws(
         " ", protocol, sf.least(sender, receiver), sf.lit("<>"), sf.greatest(sender, receiver)
     )

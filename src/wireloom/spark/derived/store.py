@@ -27,7 +27,7 @@ from wireloom.spark.arrowmap import map_batches
 from wireloom.spark.derived import derive, derived_names, recipe, tables_of
 from wireloom.tables import arrow_schema
 
-__all__ = ["Planned", "Stored", "as_stored", "plan_derived", "store_derived"]
+__all__ = ["Planned", "StoredTable", "as_stored", "plan_derived", "store_derived"]
 
 _LOOK_S: Final = 0.5
 _SHORT: Final = 200
@@ -49,7 +49,7 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredTable:
     """A derived table, as the lake has it."""
 
     name: str
@@ -143,7 +143,7 @@ def store_derived(
     force: bool = False,
     progress: Progress | None = None,
     planned: Progress | None = None,
-) -> list[Stored]:
+) -> list[StoredTable]:
     """Make derived tables of a lake's tables, and keep them in it, each in one commit.
 
     One that was made of the same rows with the same options is left alone. Nobody else can write to
@@ -182,10 +182,10 @@ def store_derived(
         return [as_stored(writer.lake, plan) for plan in plans]
 
 
-def as_stored(lake: Lake, plan: Planned) -> Stored:
+def as_stored(lake: Lake, plan: Planned) -> StoredTable:
     """What the lake has of a derived table that was made."""
     files = lake.files(plan.name)
-    return Stored(
+    return StoredTable(
         plan.name,
         rows=sum(file.rows for file in files),
         files=len(files),

@@ -15,7 +15,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from wireloom.errors import SourceError
 from wireloom.formats.qform.dictionary.model import (
@@ -100,6 +100,9 @@ _PLAIN_ITEM: Final = re.compile(
 _SHOWN: Final = {_OPEN: "'{'", _CLOSE: "'}'", _SEMICOLON: "';'"}
 _BOOLEANS: Final = {"true": True, "false": False}
 _MAX_DIGITS: Final = 9
+_MAX_KNOWN: Final = 4096
+"""Statements that are remembered with their meaning."""
+_NUMBER, _FLAG, _TYPE, _NOTHING = range(4)
 """More than any id or size has, and never slow to convert."""
 _SHOWN_LEN: Final = 60
 """Characters of a name in a message: a name of a megabyte is not worth repeating."""
@@ -203,6 +206,7 @@ class _Reader:
         self._builder = builder
         self._find = find
         self._budget = budget
+        self._known: dict[tuple[str, str], tuple[int, str, Any]] = {}
         self._line_ends: list[int] | None = None
         self._position = 0
         self._start = 0
@@ -276,13 +280,20 @@ class _Reader:
             return False
         item = _Item(word if quoted is None else quoted, 0)
         statements = _STATEMENT.findall(body)
-        for mixed_case, value in statements:
-            keyword = mixed_case.lower()
-            if keyword in _NUMBERS and _is_number(value) and len(value) <= _MAX_DIGITS:
-                item.numbers[keyword] = int(value)
-            elif keyword in _FLAGS and value.lower() in _BOOLEANS:
-                item.flags[keyword] = _BOOLEANS[value.lower()]
-            elif keyword == "data_type" and value.lower() not in KEYWORDS:
+        known = self._known
+        for statement in statements:
+            # All but the ids are the same few for thousands of items.
+            meaning = known.get(statement)
+            if meaning is None:
+                meaning = _meaning(*statement)
+                if len(known) < _MAX_KNOWN:
+                    known[statement] = meaning
+            kind, keyword, value = meaning
+            if kind == _NUMBER:
+                item.numbers[keyword] = value
+            elif kind == _FLAG:
+                item.flags[keyword] = value
+            elif kind == _TYPE:
                 item.type_name = value
             else:
                 return False
@@ -454,6 +465,18 @@ class _Reader:
 
     def _error(self, reason: str) -> SourceError:
         return SourceError(reason, file=self._file, line=self._line())
+
+
+def _meaning(mixed_case: str, value: str) -> tuple[int, str, Any]:
+    """What a statement sets, which keyword, and to what; `_NOTHING` if it is not a usual one."""
+    keyword = mixed_case.lower()
+    if keyword in _NUMBERS and _is_number(value) and len(value) <= _MAX_DIGITS:
+        return _NUMBER, keyword, int(value)
+    if keyword in _FLAGS and value.lower() in _BOOLEANS:
+        return _FLAG, keyword, _BOOLEANS[value.lower()]
+    if keyword == "data_type" and value.lower() not in KEYWORDS:
+        return _TYPE, keyword, value
+    return _NOTHING, keyword, None
 
 
 def _is_number(word: str) -> bool:

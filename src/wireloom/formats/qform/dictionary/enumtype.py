@@ -57,6 +57,7 @@ class _Reader:
         self._tables: list[EnumTable] = []
         self._acronyms: list[tuple[str, int]] = []
         self._rows: dict[int, bytes] = {}
+        self._hexed: set[int] = set()
 
     def read(self) -> EnumTables:
         for line in self._lines:
@@ -88,6 +89,8 @@ class _Reader:
             self._lines.note(f"value {value} does not fit in 16 bits; left out")
         elif self._rows.setdefault(value, display) is not display:
             self._lines.note(f"value {value} is repeated; the first text is used")
+        elif column.startswith("#"):
+            self._hexed.add(value)
 
     def _display(self, column: str) -> bytes | None:
         if column.startswith("#"):
@@ -102,7 +105,9 @@ class _Reader:
     def _finish(self) -> None:
         """Close the table begun, if there is one."""
         if self._rows:
-            self._tables.append(EnumTable(tuple(self._acronyms), tuple(self._rows.items())))
+            rows, hexed = tuple(self._rows.items()), frozenset(self._hexed)
+            self._tables.append(EnumTable(tuple(self._acronyms), rows, hexed))
         elif self._acronyms:
             self._lines.note(f"{self._acronyms[-1][0]} has no values")
         self._acronyms, self._rows = [], {}
+        self._hexed.clear()

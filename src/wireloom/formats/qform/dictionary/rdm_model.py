@@ -146,7 +146,9 @@ class EnumTable:
     acronyms: tuple[tuple[str, int], ...]
     """Name and id of each field that uses the table."""
     rows: tuple[tuple[int, bytes], ...]
-    """Value and display text, as in the file; hexadecimal texts are not text in any charset."""
+    """Value and display text, as in the file; those of `hexed` are bytes."""
+    hexed: frozenset[int] = field(default=frozenset(), compare=False)
+    """Values whose display is written as hexadecimal bytes: of a character set that is not said."""
     displays: Mapping[int, bytes] = field(init=False, compare=False, repr=False)
     """Value → display text; the first one when a value is repeated."""
 
@@ -161,7 +163,16 @@ class EnumTable:
     def display(self, value: int) -> str | None:
         """The text for a value, or None when the table has none."""
         raw = self.displays.get(value)
-        return None if raw is None else decode_text(raw)
+        return None if raw is None else self.shown(value, raw)
+
+    def shown(self, value: int, raw: bytes) -> str:
+        """The display of a value as text: ``0xde2020`` for bytes that are not UTF-8."""
+        if value in self.hexed:
+            try:
+                return raw.decode()
+            except UnicodeDecodeError:
+                return f"0x{self.displays[value].hex()}"
+        return decode_text(raw)
 
 
 @dataclass(frozen=True, slots=True)

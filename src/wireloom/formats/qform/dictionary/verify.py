@@ -12,7 +12,7 @@ from wireloom.formats.qform.dictionary.rdm import scan_rdm
 from wireloom.formats.qform.dictionary.rdm_model import RdmDictionary, RdmEntry
 from wireloom.formats.qform.dictionary.reference.enumtype import found_displays, is_dense
 from wireloom.formats.qform.dictionary.sass import to_sass
-from wireloom.formats.qform.dictionary.source import decode_text, find_in, to_source
+from wireloom.formats.qform.dictionary.source import find_in, to_source
 
 __all__ = ["PARSE_ERROR", "verify_case"]
 
@@ -108,7 +108,7 @@ def _rdm_row(entry: RdmEntry, dictionary: RdmDictionary) -> dict[str, object]:
     table = dictionary.enums.by_fid.get(entry.fid)
     if table is not None and entry.md_type is MdType.ENUM:
         found = sorted(found_displays(table).items())
-        row["enum"] = {str(value): decode_text(display) for value, display in found}
+        row["enum"] = {str(value): table.shown(value, display) for value, display in found}
     return row
 
 

@@ -99,8 +99,8 @@ class Write:
     txid: TxId | None = None
     """None: of the broker itself, and never a duplicate."""
     body: bytes | None = None
-    """The object of INS or UPD as it was received in INDEXNOTZERO, with the INDEX of the store's
-    dialect. It is stored and handed on as it is, which saves encoding the object again."""
+    """The object in INDEXNOTZERO, its first INDEX being `STORED_FIRST_INDEX`, when it is at hand:
+    what `encode_nclass` would make, which is then spared."""
 
     @classmethod
     def of(cls, request: TransactionRequested) -> Self:
@@ -111,8 +111,7 @@ class Write:
         """
         if request.nclass is None:
             raise ValueError(f"transaction {request.txid} has no object")
-        body = request.body if request.encoding is Encoding.INDEXNOTZERO else None
-        return cls(request.action, request.nclass, request.txid, body)
+        return cls(request.action, request.nclass, request.txid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +291,10 @@ class Store(ABC):
             on_gap: gets a class whose changes were removed from the log before this broker
                 read them, because it was away for longer than `StoreSettings.log_seconds`. Stop
                 the subscriptions of the class, so that clients resume with PARTIAL.
+
+        Raises:
+            StateError: it was started before.
+            StoreError: the database cannot be read.
         """
 
     @abstractmethod

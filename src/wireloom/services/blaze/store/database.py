@@ -93,9 +93,13 @@ class Database(ABC):
     async def close(self) -> None:
         """Let go of it."""
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._writer, self._disconnect)
-        for threads in {self._readers, self._writer}:
-            threads.shutdown()
+        await loop.run_in_executor(self._writer, self._finish)
+        self._writer.shutdown()
+
+    def _finish(self) -> None:
+        if self._readers is not self._writer:
+            self._readers.shutdown()  # what is being read is read to its end
+        self._disconnect()
 
     def _disconnect(self) -> None:
         self._engine.dispose()
@@ -227,6 +231,7 @@ class PostgresDatabase(Database):
             # A folder with a socket in it, as libpq has it.
             url = url.set(host=None).update_query_dict({"host": unquote(url.host)})
         url = url.set(drivername="postgresql+psycopg")
+        url = url.update_query_dict({"client_encoding": "utf8"})
         if "connect_timeout" not in url.query:
             url = url.update_query_dict({"connect_timeout": str(_CONNECT_TIMEOUT)})
         # As many connections as threads, and one thread writes.
@@ -243,6 +248,16 @@ class PostgresDatabase(Database):
                 raise
 
     def _read(self, work: Work[T]) -> T:
+        try:
+            return self._read_once(work)
+        except (DBAPIError, psycopg.Error) as error:
+            if self.failure(error) is not Failure.AWAY:
+                raise
+        # After a restart of the server all connections are dead: once more, with a new one.
+        self._engine.dispose()
+        return self._read_once(work)
+
+    def _read_once(self, work: Work[T]) -> T:
         with self._engine.connect() as connection:
             return work(connection)
 

@@ -227,8 +227,7 @@ class _Group:
         if not is_insert and not row.is_live and policy.update_missing == "refuse":
             raise Refused(_REFUSED, "there is no such object")
         action = Action.UPD if row.is_live else Action.INS
-        body = write.body if self.committer.is_stored_dialect else None
-        return self._write(action, write.object, stored, key, row, body=body)
+        return self._write(action, write.object, stored, key, row, body=write.body)
 
     def _merge(self, write: Write, stored: StoredClass, key: Key, row: _Row) -> Outcome:
         if not row.is_live:
@@ -305,10 +304,10 @@ class _Group:
         key: Key,
         row: _Row,
         delta: NClassValue | None = None,
+        *,
         body: bytes | None = None,
     ) -> Outcome:
-        if body is None:
-            # Before anything changes: it may be too large to be encoded.
+        if body is None:  # before anything changes: it may be too large to be encoded
             body = encode_nclass(image, Encoding.INDEXNOTZERO, first_index=STORED_FIRST_INDEX)
         stamp = self._stamp(stored.nclass.id)
         change = self._change(action, stored, key, stamp, body, image=image, delta=delta)

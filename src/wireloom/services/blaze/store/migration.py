@@ -15,7 +15,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, MetaData, Table, delete, func, insert, select, tuple_, update
 from sqlalchemy.schema import CreateColumn, CreateTable, DropTable
 
-from wireloom.errors import SourceError
+from wireloom.errors import SourceError, StoreError
 from wireloom.formats.blaze.blz import from_blz, to_blz
 from wireloom.formats.blaze.body import decode_nclass, encode_nclass
 from wireloom.formats.blaze.declarations import PRIMITIVES, EnumDecl, NClass
@@ -57,9 +57,13 @@ def prepare(connection: Connection, model: Model, classes: dict[int, StoredClass
 
     Raises:
         SourceError: the model cannot hold what is stored; with the name of the field.
+        StoreError: the database cannot hold every text.
     """
     is_sqlite = connection.dialect.name == "sqlite"
     if not is_sqlite:
+        encoding = connection.exec_driver_sql("SHOW server_encoding").scalar_one()
+        if encoding != "UTF8":
+            raise StoreError(f"the database's encoding is {encoding}, UTF8 is needed")
         connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
     BOOKS.create_all(connection)
     # Nobody commits meanwhile, and whoever waits will see the new generation.

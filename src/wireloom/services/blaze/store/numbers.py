@@ -6,18 +6,22 @@ lost when the broker ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from sqlalchemy import Connection, select, update
 
 from wireloom.formats.blaze.session.subscriptions import EventIds
+from wireloom.services.blaze.store.database import Database
 from wireloom.services.blaze.store.tables import COUNTERS
 
 __all__ = [
     "CONNID",
     "CONNID_BLOCK",
     "SEVTID_BLOCK",
+    "Numbers",
     "ReservedEventIds",
     "id_of",
     "reserve",
@@ -83,3 +87,60 @@ class ReservedEventIds(EventIds):
     def add_block(self, nclsid: int, last: int) -> None:
         """A block behind `last` is reserved, to be used after the one in use."""
         self._next[nclsid] = last
+
+
+class Numbers:
+    """What a broker gives away.
+
+    Args:
+        database: has the counters.
+        nclsids: the classes.
+        on_wanted: is called when `refill` has something to do.
+    """
+
+    def __init__(
+        self, database: Database, nclsids: Sequence[int], on_wanted: Callable[[], None]
+    ) -> None:
+        self.wanted: set[int] = set()
+        """Classes whose block of event ids is half used."""
+        self._database = database
+        self._nclsids = nclsids
+        self._on_wanted = on_wanted
+        self._connids = iter(range(0))
+        self._event_ids: ReservedEventIds | None = None
+        self._lock = asyncio.Lock()
+
+    async def next_connid(self) -> int:
+        """A connection's id."""
+        async with self._lock:
+            number = next(self._connids, None)
+            if number is None:
+                counts = {CONNID: CONNID_BLOCK}
+                last = await self._database.run(partial(reserve, counts=counts))
+                number = last[CONNID] + 1
+                self._connids = iter(range(number + 1, number + CONNID_BLOCK))
+            return id_of(number)
+
+    async def event_ids(self) -> ReservedEventIds:
+        """The counters of event ids."""
+        async with self._lock:
+            if self._event_ids is None:
+                last = await self._reserve(self._nclsids)
+                self._event_ids = ReservedEventIds(last, self._want)
+            return self._event_ids
+
+    def _want(self, nclsid: int) -> None:
+        self.wanted.add(nclsid)
+        self._on_wanted()
+
+    async def refill(self) -> None:
+        """Reserve the blocks that are wanted."""
+        assert self._event_ids is not None
+        for nclsid, last in (await self._reserve(sorted(self.wanted))).items():
+            self.wanted.discard(nclsid)
+            self._event_ids.add_block(nclsid, last)
+
+    async def _reserve(self, nclsids: Sequence[int]) -> dict[int, int]:
+        counts = {sevtid(nclsid): SEVTID_BLOCK for nclsid in nclsids}
+        last = await self._database.run(partial(reserve, counts=counts))
+        return {nclsid: last[sevtid(nclsid)] for nclsid in nclsids}

@@ -13,6 +13,7 @@ from typing import Final
 
 from sqlalchemy import Connection
 
+from wireloom.errors import StateError
 from wireloom.formats.blaze.body import decode_nclass
 from wireloom.formats.blaze.codes import BlazeCode
 from wireloom.formats.blaze.model import Model
@@ -35,6 +36,7 @@ from wireloom.services.blaze.store.database import (
     open_database,
     store_errors,
 )
+from wireloom.services.blaze.store.feed import Feed
 from wireloom.services.blaze.store.group import Committed, Committer, ModelChanged
 from wireloom.services.blaze.store.log import (
     Reader,
@@ -45,15 +47,7 @@ from wireloom.services.blaze.store.log import (
 )
 from wireloom.services.blaze.store.migration import prepare
 from wireloom.services.blaze.store.notices import Listener
-from wireloom.services.blaze.store.numbers import (
-    CONNID,
-    CONNID_BLOCK,
-    SEVTID_BLOCK,
-    ReservedEventIds,
-    id_of,
-    reserve,
-    sevtid,
-)
+from wireloom.services.blaze.store.numbers import Numbers, ReservedEventIds
 from wireloom.services.blaze.store.statements import PostgresStatements, SqliteStatements
 from wireloom.services.blaze.store.tables import StoredClass, stored_classes
 from wireloom.services.blaze.store.verify import verify
@@ -62,8 +56,6 @@ __all__ = ["SqlStore", "open_store"]
 
 _LOG = logging.getLogger(__name__)
 
-_READ_AT_ONCE: Final = 1000
-"""Changes of other brokers that are read at once."""
 _COUNTS_AGE: Final = 30.0
 """Seconds for which the numbers of rows are good: counting reads whole tables."""
 
@@ -167,22 +159,16 @@ class SqlStore(Store):
         self._is_closing = False
         self._error = ""
         """Why the store takes no more writes."""
-        self._on_changes: Callable[[Sequence[Change]], None] | None = None
-        self._on_gap: Callable[[int], None] | None = None
-        self._cursors: dict[int, Stamp] = {}
-        """The last change of each class that was handed on."""
+        self._feed: Feed | None = None
         self._is_notified = False
         self._next_poll = 0.0
         self._next_prune = self._loop.time() + settings.prune_interval
-        self._connids = iter(range(0))
-        self._connids_lock = asyncio.Lock()
-        self._event_ids: ReservedEventIds | None = None
-        self._refills: set[int] = set()
+        self._numbers = Numbers(database, list(classes), self._wake.set)
         self._counts: tuple[dict[str, int], dict[str, int]] = ({}, {})
         self._counted = 0.0
         self._is_up = True
+        self._is_traced = False
         self._commits = self._writes = self._failures = 0
-        self._foreign = self._gaps = 0
         self._last_commit = 0.0
         self._last_group = 0
         self._latency = self._max_latency = 0.0
@@ -236,13 +222,14 @@ class SqlStore(Store):
     async def _work(self) -> None:
         """Commit what waits, and now and then do what else there is to do."""
         while self._queue or not self._is_closing:
-            if self._queue:
-                await self._commit_group()
-            else:
-                await self._wait()
             try:
+                if self._queue:
+                    await self._commit_group()
+                else:
+                    await self._wait()
                 await self._do_chores()
             except Exception as error:
+                # Outcomes were given; changes that were not handed on will be found in the log.
                 self._failed(error)
                 await asyncio.sleep(self.settings.retry_interval)
 
@@ -250,9 +237,9 @@ class SqlStore(Store):
         self._wake.clear()
         now = self._loop.time()
         until = self._next_prune
-        if self._cursors:
+        if self._is_polling:
             until = now if self._is_notified else min(until, self._next_poll)
-        if self._refills or self._queue:
+        if self._numbers.wanted or self._queue:
             until = now
         if until > now and not self._is_closing:
             try:
@@ -261,11 +248,15 @@ class SqlStore(Store):
             except TimeoutError:
                 pass
 
+    @property
+    def _is_polling(self) -> bool:
+        return self._feed is not None and self.database.is_shared and not self._error
+
     async def _do_chores(self) -> None:
         now = self._loop.time()
-        if self._refills:
-            await self._refill()
-        if self._cursors and (self._is_notified or now >= self._next_poll):
+        if self._numbers.wanted:
+            await self._numbers.refill()
+        if self._is_polling and (self._is_notified or now >= self._next_poll):
             await self._poll()
         if now >= self._next_prune:
             await self._prune()
@@ -289,8 +280,9 @@ class SqlStore(Store):
                 done(outcome)
             except Exception:
                 _LOG.exception("the receiver of an outcome failed")
-        for part in parts:
-            await self._hand_on(part)
+        if self._feed is not None:
+            for part in parts:
+                await self._feed.hand_on(part)
 
     async def _carry_out(self, writes: Sequence[Write]) -> list[Committed]:
         """Commit a group; in parts, when something in it cannot be written at all."""
@@ -331,7 +323,9 @@ class SqlStore(Store):
                         *await self._carry_out(writes[half:]),
                     ]
                 elif kind is Failure.WRONG:
-                    _LOG.error("a write cannot be stored: %s", _said(error), exc_info=error)
+                    # How it came to that is said once: a fault of ours may concern every write.
+                    trace, self._is_traced = None if self._is_traced else error, True
+                    _LOG.error("a write cannot be stored: %s", _said(error), exc_info=trace)
                     return [_refusal(writes, BlazeCode.SERVER_ERROR, _said(error))]
         self._is_up = True
         self._commits += 1
@@ -352,75 +346,35 @@ class SqlStore(Store):
         on_gap: Callable[[int], None],
     ) -> None:
         """Hand on every change that any broker on this database commits from now on."""
+        if self._feed is not None:
+            raise StateError("the store hands on changes already")
+        cursors: dict[int, Stamp] = {}
         if self.database.is_shared:
             with store_errors(self.database):
                 states = await self.database.read(class_states)
             # What is committed from here on has higher stamps; the log has it if we do not.
-            self._cursors = {nclsid: states[nclsid].stamp for nclsid in self._classes}
+            cursors = {nclsid: states[nclsid].stamp for nclsid in self._classes}
             if self.settings.has_notices:
                 self._listener = Listener(self.database, self._sender, self._notice, self.settings)
-        self._on_changes = on_changes
-        self._on_gap = on_gap
+        self._feed = Feed(self._reader, self._read, cursors, on_changes, on_gap)
         self._wake.set()
 
     def _notice(self) -> None:
         self._is_notified = True
         self._wake.set()
 
-    async def _hand_on(self, part: Committed) -> None:
-        """Give own changes to the broker, behind those of others with lower stamps."""
-        for nclsid, stamp in part.after.items():
-            if nclsid in self._cursors:
-                await self._read_until(nclsid, part.before[nclsid])
-                self._cursors[nclsid] = stamp
-        self._give(part.changes)
-
-    def _give(self, changes: Sequence[Change]) -> None:
-        if changes and self._on_changes is not None:
-            try:
-                self._on_changes(changes)
-            except Exception:
-                _LOG.exception("the receiver of changes failed")
-
     async def _poll(self) -> None:
         """Hand on what others have committed."""
         self._is_notified = False
         self._next_poll = self._loop.time() + self.settings.poll_interval
         states = await self._read(class_states)
-        if states is None:
+        if states is None or self._feed is None or self._error:
             return
-        for nclsid, state in states.items():
-            if nclsid in self._cursors:
-                if state.generation != self._generation:
-                    self._error = "another broker has brought a newer model to the database"
-                    self._cursors.clear()
-                    _LOG.error("%s: %s", self.database, self._error)
-                    return
-                await self._read_until(nclsid, state.stamp)
-
-    async def _read_until(self, nclsid: int, until: Stamp) -> None:
-        """Hand on the changes of a class up to a stamp, all of which are in the log."""
-        while self._cursors[nclsid] < until:
-            after = self._cursors[nclsid]
-            found = await self._read(
-                lambda connection, after=after: self._reader.logged(  # type: ignore[misc]
-                    connection, nclsid, after, until, _READ_AT_ONCE
-                )
-            )
-            if found is None:
-                return
-            changes, low = found
-            if low > after:
-                self._gaps += 1
-                _LOG.error("changes of class %s are lost: they were removed too soon", nclsid)
-                self._cursors[nclsid] = min(low, until)
-                if self._on_gap is not None:
-                    self._on_gap(nclsid)
-                continue
-            self._foreign += len(changes)
-            is_last = len(changes) < _READ_AT_ONCE
-            self._cursors[nclsid] = until if is_last else changes[-1].stamp
-            self._give(changes)
+        if any(states[nclsid].generation != self._generation for nclsid in self._classes):
+            self._error = "another broker has brought a newer model to the database"
+            _LOG.error("%s: %s", self.database, self._error)
+            return
+        await self._feed.catch_up(states)
 
     async def _read(self, work: Callable[[Connection], T]) -> T | None:
         """Read, however long it takes until the database answers; None when closing."""
@@ -474,39 +428,13 @@ class SqlStore(Store):
 
     async def next_connid(self) -> int:
         """A connection's id that no broker on this database has given before."""
-        async with self._connids_lock:
-            number = next(self._connids, None)
-            if number is None:
-                with store_errors(self.database):
-                    last = await self.database.run(partial(reserve, counts={CONNID: CONNID_BLOCK}))
-                first = last[CONNID] + 1
-                self._connids = iter(range(first, first + CONNID_BLOCK))
-                number = next(self._connids)
-            return id_of(number)
+        with store_errors(self.database):
+            return await self._numbers.next_connid()
 
     async def event_ids(self) -> ReservedEventIds:
         """Counters of SEVTID that go on behind those of the last run, and of other brokers."""
-        if self._event_ids is None:
-            counts = {sevtid(nclsid): SEVTID_BLOCK for nclsid in self._classes}
-            with store_errors(self.database):
-                last = await self.database.run(partial(reserve, counts=counts))
-            self._event_ids = ReservedEventIds(
-                {nclsid: last[sevtid(nclsid)] for nclsid in self._classes}, self._want_refill
-            )
-        return self._event_ids
-
-    def _want_refill(self, nclsid: int) -> None:
-        self._refills.add(nclsid)
-        self._wake.set()
-
-    async def _refill(self) -> None:
-        assert self._event_ids is not None
-        wanted = sorted(self._refills)
-        counts = {sevtid(nclsid): SEVTID_BLOCK for nclsid in wanted}
-        last = await self.database.run(partial(reserve, counts=counts))
-        for nclsid in wanted:
-            self._refills.discard(nclsid)
-            self._event_ids.add_block(nclsid, last[sevtid(nclsid)])
+        with store_errors(self.database):
+            return await self._numbers.event_ids()
 
     # -- housekeeping
 
@@ -549,8 +477,8 @@ class SqlStore(Store):
             last_group=self._last_group,
             latency=self._latency,
             max_latency=self._max_latency,
-            foreign_changes=self._foreign,
-            gaps=self._gaps,
+            foreign_changes=0 if self._feed is None else self._feed.foreign,
+            gaps=0 if self._feed is None else self._feed.gaps,
         )
 
     async def close(self) -> None:

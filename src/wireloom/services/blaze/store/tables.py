@@ -87,7 +87,9 @@ TRANSACTIONS: Final = Table(
     "blaze$transactions",
     BOOKS,
     Column("id", LargeBinary, primary_key=True),
-    Column("at", BigInteger, nullable=False, index=True),
+    Column("at", BigInteger, nullable=False),
+    # Only for removing the oldest, which come first in the table: the smallest kind will do.
+    Index("blaze$transactions$at", "at", postgresql_using="brin"),
     sqlite_with_rowid=False,
 )
 """Ids of transactions that were answered, four big-endian words each."""

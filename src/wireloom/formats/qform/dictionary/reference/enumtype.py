@@ -25,14 +25,15 @@ def scan_enumtype(source: Source) -> EnumTables:
     tables: list[EnumTable] = []
     acronyms: list[tuple[str, int]] = []
     rows: list[tuple[int, bytes]] = []
+    hexed: set[int] = set()
     problems: tuple[Problem, ...] = ()
     word: bytes | None = None
     number: int | None = None
     for token, kind in _tokens(scanner):
         is_error = kind == "error" or (word if kind == "word" else number) is not None
         if scanner.column == 1 and kind == "word" and rows:
-            tables.append(EnumTable(tuple(acronyms), tuple(rows)))
-            acronyms, rows = [], []
+            tables.append(EnumTable(tuple(acronyms), tuple(rows), frozenset(hexed)))
+            acronyms, rows, hexed = [], [], set()
         if kind == "word":
             word = token
         else:
@@ -42,6 +43,8 @@ def scan_enumtype(source: Source) -> EnumTables:
                 acronyms.append((decode_text(word), number))
             elif acronyms:
                 rows.append((number, _unhexed(word)))
+                if rows[-1][1] != word:
+                    hexed.add(number)
             else:
                 is_error = True
             word = number = None
@@ -51,7 +54,7 @@ def scan_enumtype(source: Source) -> EnumTables:
             break
     else:
         if rows:
-            tables.append(EnumTable(tuple(acronyms), tuple(rows)))
+            tables.append(EnumTable(tuple(acronyms), tuple(rows), frozenset(hexed)))
     return EnumTables(_last_wins(tables), problems=problems)
 
 

@@ -439,5 +439,5 @@ def notice(task: Notice, settings: Settings) -> Iterator[tuple[str, pa.RecordBat
         raise SourceError(task.reason, file=task.path)
     if settings.mode == "permissive" and "errors" in settings.tables:
         what = {"layer": "capture", "format": None, "code": task.code, "reason": task.reason}
-        row = error_row(task.path, "", 0, 0, None, at=None, field="", raw=b"", **what)
+        row = error_row(task.path, "", 0, 0, None, failed_at=None, field="", raw=b"", **what)
         yield "errors", from_rows(settings.table("errors"), [row])

@@ -19,12 +19,12 @@ from wireloom.arrow.frames import FrameBatch, Keys
 from wireloom.captures import Counts
 from wireloom.tabulate.accounting import Account
 
-__all__ = ["LOT_BYTES", "Joined", "Lot", "Origin", "Piece", "join"]
+__all__ = ["GROUP_BYTES", "FrameGroup", "Joined", "Segment", "StreamState", "join"]
 
-LOT_BYTES: Final = 4 << 20
+GROUP_BYTES: Final = 4 << 20
 """Bytes of frames that are decoded together: some batches of fields, little memory."""
 
-MAX_PIECES: Final = 4096
+MAX_SEGMENTS: Final = 4096
 """Pieces that are decoded together: a bound for what many small streams hold at a time."""
 
 _FEW: Final = 64
@@ -32,8 +32,8 @@ _FEW: Final = 64
 
 
 @dataclass(slots=True, eq=False)
-class Origin:
-    """A stream as the tables know it."""
+class StreamState:
+    """A stream as the tables know it, and what was counted of it so far."""
 
     source: str
     name: str
@@ -44,10 +44,10 @@ class Origin:
 
 
 @dataclass(slots=True, eq=False)
-class Piece:
+class Segment:
     """Frames of one stream in a row, and what else there is of it to tell."""
 
-    origin: Origin
+    state: StreamState
     batch: FrameBatch | None
     ts_ns: memoryview | None
     """Capture time of each frame; None if not known."""
@@ -60,33 +60,35 @@ class Piece:
 
 
 @dataclass(slots=True, eq=False)
-class Lot:
+class FrameGroup:
     """Pieces to be decoded together, and what can be told only when they are."""
 
-    pieces: list[Piece] = field(default_factory=list)
+    segments: list[Segment] = field(default_factory=list)
     frames: int = 0
     """Frames and other things in it."""
     size: int = 0
     """Bytes of all frames and rows."""
     gaps: list[dict[str, Any]] = field(default_factory=list)
     """Rows of `gaps`."""
-    ended: list[tuple[Origin, Counts]] = field(default_factory=list)
+    ended: list[tuple[StreamState, Counts]] = field(default_factory=list)
     """Streams of which nothing more comes."""
 
     def is_full(self, frames: int) -> bool:
         """Whether it is time to decode it, when so many frames are wanted."""
-        return self.frames >= frames or self.size >= LOT_BYTES or len(self.pieces) >= MAX_PIECES
+        return (
+            self.frames >= frames or self.size >= GROUP_BYTES or len(self.segments) >= MAX_SEGMENTS
+        )
 
-    def add(self, piece: Piece) -> None:
+    def add(self, segment: Segment) -> None:
         """One more."""
-        self.pieces.append(piece)
-        self.frames += (piece.batch.count if piece.batch is not None else 0) + len(piece.rows)
-        self.size += piece.size + sum(len(row["raw"]) for row in piece.rows)
+        self.segments.append(segment)
+        self.frames += (segment.batch.count if segment.batch is not None else 0) + len(segment.rows)
+        self.size += segment.size + sum(len(row["raw"]) for row in segment.rows)
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The frames of several pieces as if they were one batch, with the key of each."""
+    """The frames of several segments as if they were one batch, with the key of each."""
 
     batch: FrameBatch
     source: str | pa.DictionaryArray
@@ -95,7 +97,7 @@ class Joined:
     offsets: memoryview | None
     """Stream offset of each; None: the batch's own."""
     bounds: list[int]
-    """Where the frames of each piece begin, and where the last end."""
+    """Where the frames of each segment begin, and where the last end."""
     words: memoryview | None
     """What the body of each frame is, where packets before it tell."""
 
@@ -105,16 +107,16 @@ class Joined:
         return Keys(self.source, self.stream, self.batch.base, self.ts_ns, self.offsets)
 
 
-def join(pieces: Sequence[Piece]) -> Joined:
+def join(segments: Sequence[Segment]) -> Joined:
     """Pieces of one format, all with times or all without, as one batch; none is empty."""
-    batches = [piece.batch for piece in pieces if piece.batch is not None]
-    first, origin = batches[0], pieces[0].origin
+    batches = [segment.batch for segment in segments if segment.batch is not None]
+    first, state = batches[0], segments[0].state
     bounds = [0]
     for batch in batches:
         bounds.append(bounds[-1] + batch.count)
     if len(batches) == 1:
-        ts_ns = pieces[0].ts_ns
-        return Joined(first, origin.source, origin.name, ts_ns, None, bounds, pieces[0].words)
+        ts_ns = segments[0].ts_ns
+        return Joined(first, state.source, state.name, ts_ns, None, bounds, segments[0].words)
     parts: list[memoryview] = []
     starts: list[Any] = []
     offsets: list[Any] = []
@@ -129,12 +131,12 @@ def join(pieces: Sequence[Piece]) -> Joined:
     lengths = memoryview(b"".join(batch.lengths for batch in batches)).cast("i")
     data = memoryview(b"".join(parts))
     joined = FrameBatch(first.format, data, 0, memoryview(b"".join(starts)).cast("q"), lengths)
-    times = [piece.ts_ns for piece in pieces if piece.ts_ns is not None]
-    words = [piece.words for piece in pieces if piece.words is not None]
+    times = [segment.ts_ns for segment in segments if segment.ts_ns is not None]
+    words = [segment.words for segment in segments if segment.words is not None]
     return Joined(
         joined,
-        _repeated(pieces, bounds, lambda piece: piece.origin.source),
-        _repeated(pieces, bounds, lambda piece: piece.origin.name),
+        _repeated(segments, bounds, lambda segment: segment.state.source),
+        _repeated(segments, bounds, lambda segment: segment.state.name),
         memoryview(b"".join(times)).cast("q") if times else None,
         memoryview(b"".join(offsets)).cast("q"),
         bounds,
@@ -151,13 +153,13 @@ def _added(numbers: memoryview, number: int) -> Any:
 
 
 def _repeated(
-    pieces: Sequence[Piece], bounds: list[int], text: Callable[[Piece], str]
+    segments: Sequence[Segment], bounds: list[int], text: Callable[[Segment], str]
 ) -> pa.DictionaryArray:
-    """A text of each piece, for each of its frames."""
+    """A text of each segment, for each of its frames."""
     places: dict[str, int] = {}
     indices = array("i")
-    for index, piece in enumerate(pieces):
-        place = places.setdefault(text(piece), len(places))
+    for index, segment in enumerate(segments):
+        place = places.setdefault(text(segment), len(places))
         indices.extend(array("i", (place,)) * (bounds[index + 1] - bounds[index]))
     found = pa.Array.from_buffers(pa.int32(), len(indices), [None, pa.py_buffer(indices)], 0)
     return dictionary(found, strings(list(places)))

@@ -1,7 +1,7 @@
-"""``python -m wireloom.demo``: what Wireloom does, in less than a minute and with real output.
+"""``python -m wireloom.demo``: what Wireloom does, with real services and real output.
 
-Every part is one function that prints; a later stage adds its own to `PARTS`. The last one needs
-Spark, and is left out with ``--without-spark``.
+Every part is one function that prints. The last one needs Spark, and is left out with
+``--without-spark``.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from wireloom.view import escape
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from wireloom.pipeline import Report
 
 __all__ = ["PARTS", "main", "show_lake"]
 
@@ -77,6 +79,35 @@ def damaged_stream(count: int = COUNT) -> bytes:
     parts[count // 2] = b"noise on the line" + one
     parts[count * 3 // 4] = one[:20]
     return b"".join(parts)
+
+
+def show_live(console: Console, folder: Path) -> None:
+    """Live services, the traffic that crossed them, and the tables that their taps became."""
+    from wireloom.demo.live import run_live
+    from wireloom.lake import Lake, totals
+
+    console.print("a broker, a junction with two boards and an entry point with TLS, on loopback …")
+    crossed, report = run_live(folder)
+    for line in (
+        f"Blaze: {crossed.transactions} transactions, each durable before it was answered; "
+        f"{crossed.events} events to a subscriber",
+        f"NAIS: {crossed.commands} commands to a board, {crossed.board_events} events from two",
+        f"NREP: {crossed.quotes:,} quotes ({size_text(crossed.quote_bytes)}) relayed over TLS",
+    ):
+        console.print(line)
+    console.print(
+        f"all of it in {crossed.seconds:.1f} seconds; meanwhile the taps became tables:\n"
+    )
+    _show_rows(console, report)
+    console.print()
+    console.print(accounting_table(totals(Lake(folder / "lake"))))
+
+
+def _show_rows(console: Console, report: Report) -> None:
+    table = plain_table("table", "rows")
+    for name, rows in sorted(report.rows.items()):
+        table.add_row(name, f"{rows:,}")
+    console.print(table)
 
 
 def show_samples(console: Console) -> None:
@@ -137,8 +168,16 @@ def show_conversion(console: Console) -> None:
     console.print(f"lost: {', '.join(map(str, losses)) or 'nothing'}")
 
 
-def show_lake(console: Console, spark: SparkSession | None = None) -> None:
-    """Captures of all formats, with faults, into a lake of tables, and what these tell."""
+def show_lake(
+    console: Console, spark: SparkSession | None = None, live: Path | None = None
+) -> None:
+    """Captures of all formats, with faults, into a lake of tables, and what these tell.
+
+    Args:
+        console: where to.
+        spark: a session that is running already.
+        live: the lake of the live part, which is asked, too.
+    """
     from wireloom.lake import Lake, totals
     from wireloom.pipeline import run_pipeline
     from wireloom.spark.executor import SparkExecutor
@@ -160,13 +199,13 @@ def show_lake(console: Console, spark: SparkSession | None = None) -> None:
             report = run_pipeline(capture.parent, place / "lake", settings, executor=executor)
             size = size_text(report.bytes_read)
             console.print(f"{size} became tables in {report.seconds:.1f} seconds:\n")
-            table = plain_table("table", "rows")
-            for name, rows in sorted(report.rows.items()):
-                table.add_row(name, f"{rows:,}")
-            console.print(table)
+            _show_rows(console, report)
             console.print()
             console.print(accounting_table(totals(Lake(place / "lake"))))
-            for question, answer in _answers(place / "lake").items():
+            answers = _answers(place / "lake")
+            if live is not None:
+                answers = _live_answers(live) | answers
+            for question, answer in answers.items():
                 console.print()
                 console.print(Text(question, "bold"))
                 console.print(_grid(answer.collect(), answer.columns))
@@ -181,21 +220,46 @@ def _made(manifest: Manifest) -> str:
     )
 
 
-def _answers(lake: Path) -> dict[str, DataFrame]:
-    """Questions, and the rows that answer them."""
+def _latencies(lake: Path) -> DataFrame:
     from pyspark.sql import functions as sf
 
     from wireloom.spark.derived import derive
 
     middle = sf.round(sf.percentile("latency_ns", 0.5) / 1e6, 3).alias("median ms")
     late = sf.round(sf.percentile("latency_ns", 0.99) / 1e6, 3).alias("99 % ms")
+    return (
+        derive("blaze_transactions", lake)
+        .groupBy("outcome")
+        .agg(sf.count("*").alias("transactions"), middle, late)
+        .orderBy(sf.desc("transactions"))
+    )
+
+
+def _live_answers(lake: Path) -> dict[str, DataFrame]:
+    """The same of what crossed the live services."""
+    from pyspark.sql import functions as sf
+
+    from wireloom.spark.derived import derive
+
+    return {
+        "How long did the live transactions take, seen on the wire?": _latencies(lake),
+        "What did the entry point relay?": derive("nrep_sockets", lake)
+        .groupBy("role", "outcome")
+        .agg(sf.count("*").alias("sockets"), sf.sum("data_bytes").alias("bytes"))
+        .orderBy("role", "outcome"),
+    }
+
+
+def _answers(lake: Path) -> dict[str, DataFrame]:
+    """Questions, and the rows that answer them."""
+    from pyspark.sql import functions as sf
+
+    from wireloom.spark.derived import derive
+
     bars = derive("bars", lake, interval="1 second")
     prices = [f"double({name}) {name}" for name in ("open", "high", "low", "close")]
     return {
-        "How long do transactions take?": derive("blaze_transactions", lake)
-        .groupBy("outcome")
-        .agg(sf.count("*").alias("transactions"), middle, late)
-        .orderBy(sf.desc("transactions")),
+        "How long do transactions take?": _latencies(lake),
         "What was traded most?": bars.orderBy(sf.desc("volume"))
         .limit(5)
         .selectExpr("subject", "ts", *prices, "bigint(volume) volume", "trades"),
@@ -255,6 +319,9 @@ PARTS: tuple[tuple[str, Callable[[Console], None]], ...] = (
 )
 """Headings and what is shown under them, in order."""
 
+LIVE = "Live services, and the tables of what crossed them"
+"""Heading of the first part."""
+
 LAKE = "From captures to a lake of tables, on Spark"
 """Heading of the part that needs Spark."""
 
@@ -273,14 +340,17 @@ def main(
         spark: a session for it that is running already.
     """
     console = console or Console(highlight=False, markup=False, emoji=False)
-    parts = list(PARTS)
-    if has_spark:
-        parts.append((LAKE, partial(show_lake, spark=spark)))
+    with tempfile.TemporaryDirectory(prefix="wireloom-") as folder:
+        live = Path(folder)
+        parts: list[tuple[str, Callable[[Console], None]]]
+        parts = [(LIVE, partial(show_live, folder=live)), *PARTS]
+        if has_spark:
+            parts.append((LAKE, partial(show_lake, spark=spark, live=live / "lake")))
+        _show(console, parts)
+
+
+def _show(console: Console, parts: Sequence[tuple[str, Callable[[Console], None]]]) -> None:
     for number, (heading, show) in enumerate(parts, 1):
         console.rule(Text(f"{number}. {heading}", "bold"), align="left", style="dim")
         show(console)
         console.print()
-
-
-if __name__ == "__main__":
-    main(has_spark="--without-spark" not in sys.argv[1:])

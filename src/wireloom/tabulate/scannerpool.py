@@ -1,4 +1,4 @@
-"""What the streams of a capture share: scanners, the detector, and where pieces go."""
+"""What the streams of a capture share: scanners, the detector, and where segments go."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from wireloom.columnar.framing import FrameScanner
 from wireloom.tabulate.detection import FIRST_LOOK, PREFIX, Detector
-from wireloom.tabulate.lots import Piece
+from wireloom.tabulate.groups import Segment
 from wireloom.tabulate.settings import Settings
 
-__all__ = ["Desk"]
+__all__ = ["ScannerPool"]
 
 _MAX_IDLE: Final = 64
 """Scanners kept for the next stream, for each format."""
@@ -19,24 +19,24 @@ _EARLY: Final = (64, 128, 256, 512, 1024, 2048)
 """Bytes after which the format of a live stream is looked for; what is not sure then waits."""
 
 
-class Desk:
-    """Lends scanners, decides about formats, takes pieces; for one thread."""
+class ScannerPool:
+    """Lends scanners, decides about formats, takes segments; for one thread."""
 
     def __init__(
         self,
         settings: Settings,
         kernel: Any,
-        put: Callable[[Piece], None],
+        put: Callable[[Segment], None],
         *,
         options: Callable[[str], dict[str, Any]] | None = None,
         is_live: bool = False,
     ) -> None:
-        """A desk.
+        """No scanner is lent yet.
 
         Args:
             settings: how streams are read.
             kernel: which kernel scans.
-            put: takes the pieces.
+            put: takes the segments.
             options: of a format, for its scanner; those of the settings when left out.
             is_live: whether somebody waits for the first frames.
         """

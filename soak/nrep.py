@@ -12,11 +12,11 @@ import contextlib
 import hashlib
 import random
 import ssl
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from oracles.nrep_live import Program
 
@@ -26,10 +26,9 @@ from wireloom.services._shell.logs import set_up_logs
 from wireloom.services._shell.loops import new_loop
 from wireloom.services.nrep import Client, SocketWriter, Trust
 
-GROWTH = 1.25
-"""How much more memory than after the warm-up is still flat: allocators keep some."""
-WARM_UP = 0.2
-"""Part of the time after which memory is compared with."""
+GROWTH = 1.10
+"""By how much memory may differ between the second and the last quarter: allocators keep some, and
+ids of closed sockets are remembered for a minute."""
 
 
 @dataclass
@@ -152,9 +151,14 @@ async def _run(minutes: float, entry: Program, tally: Tally) -> list[int]:
     return memory
 
 
-def soak(minutes: float) -> int:
-    """Run it; 0 if all is well, 1 if bytes were wrong or memory has grown."""
+def main(minutes: float, seed: int) -> None:
+    """Run it.
+
+    Raises:
+        AssertionError: bytes were wrong, memory has grown, or the entry point did not last.
+    """
     set_up_logs("error", "text")
+    random.seed(seed)
     tally = Tally()
     with tempfile.TemporaryDirectory() as folder:
         words = ("--listen", "127.0.0.1:0", "--no-announce", "--state", f"{folder}/state")
@@ -163,18 +167,16 @@ def soak(minutes: float) -> int:
             entry.wait_ready()
             with asyncio.Runner(loop_factory=new_loop) as runner:
                 memory = runner.run(_run(minutes, entry, tally))
-            is_alive = entry.process.poll() is None
+            assert entry.process.poll() is None, "the entry point has ended"
             code = entry.terminate()
-    warm = max(memory[: max(1, int(len(memory) * WARM_UP))])
-    last = max(memory[-max(1, len(memory) // 10) :])
+    quarter = max(1, len(memory) // 4)
+    quarters = [median(memory[at : at + quarter]) for at in range(0, 4 * quarter, quarter)]
     print(
-        f"nrep: {tally.good} sockets good, {tally.bytes / 1e6:.0f} MB, {tally.broken} broken by "
+        f"{tally.good} sockets good, {tally.bytes / 1e6:.0f} MB, {tally.broken} broken by "
         f"{tally.cut} cuts, {tally.refused} not opened, {tally.wrong} wrong; "
-        f"memory {warm / 1e6:.0f} MB after the warm-up, {last / 1e6:.0f} MB at the end"
+        f"memory by quarters: {', '.join(f'{each / 1e6:.0f}' for each in quarters)} MB"
     )
-    is_flat = last <= warm * GROWTH
-    return 0 if tally.good and not tally.wrong and is_flat and is_alive and code == 0 else 1
-
-
-if __name__ == "__main__":
-    sys.exit(soak(float(sys.argv[1]) if len(sys.argv) > 1 else 1.0))
+    assert tally.good, "no socket ended well"
+    assert not tally.wrong, "bytes were lost or moved"
+    assert quarters[3] <= quarters[1] * GROWTH, "memory has grown"
+    assert code == 0, f"the entry point ended with {code}"

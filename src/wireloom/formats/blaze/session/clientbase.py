@@ -1,0 +1,291 @@
+"""A client's connection without what it is for: the handshake, the clock, the end (SPEC §8)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, ClassVar, Literal
+
+from wireloom.errors import StateError
+from wireloom.formats.blaze.codes import BlazeCode, DisconnectReason, Encoding
+from wireloom.formats.blaze.dialects import DOCUMENT
+from wireloom.formats.blaze.model import Model
+from wireloom.formats.blaze.packets import (
+    BlazePacket,
+    ConnectionRequest,
+    Disconnected,
+    Heartbeat,
+    TestRequest,
+)
+from wireloom.formats.blaze.session.base import BlazeSession
+from wireloom.formats.blaze.session.events import (
+    SessionClosed,
+    SessionEvent,
+    Stamp,
+    SubscriptionEnded,
+    SubscriptionRefused,
+    TransactionFinished,
+    TxId,
+)
+from wireloom.formats.blaze.session.states import (
+    CLIENT,
+    CLIENT_SUBSCRIPTION,
+    CLIENT_TRANSACTION,
+    Act,
+    ClientState,
+    Feed,
+    Flight,
+)
+from wireloom.wire import DEFAULT_LIMITS, Limits
+
+__all__ = ["HEARTBEAT_SHARE", "OPEN", "ClientBase", "ClientSettings", "FeedState", "FlyingState"]
+
+HEARTBEAT_SHARE = 0.6
+"""Part of the agreed interval after which silence is filled (SPEC §8.2)."""
+
+OPEN = (ClientState.CONNECTED, ClientState.DISCONNECTING)
+"""States in which there is a connection."""
+_REASONS = {
+    Act.VIOLATION: DisconnectReason.UNSPECIFIED_REASON,
+    Act.INACTIVITY: DisconnectReason.PEER_INACTIVITY,
+    Act.CLOSE: DisconnectReason.APPLICATION_REQUEST,
+    Act.DONE: DisconnectReason.APPLICATION_REQUEST,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """What a client wants and how long it waits; times are in seconds."""
+
+    dialect: str = DOCUMENT
+    model: Model | None = None
+    """With it, objects are decoded."""
+    limits: Limits = DEFAULT_LIMITS
+    heartbeat: int = 30
+    """Interval that is proposed, 0..255; 0: no duty."""
+    connect_timeout: float = 10.0
+    """For CONRES to come."""
+    request_timeout: float = 30.0
+    """For answers to transactions, subscriptions and stops."""
+    test_after: float = 0.0
+    """Silence of the server after which it is asked for a heartbeat; 0: never."""
+    test_timeout: float = 5.0
+    """For its answer."""
+    disconnect_timeout: float = 10.0
+    """For flying transactions to end before leaving."""
+    max_flying: int = 1024
+    """Transactions without an answer."""
+    platform: int = 1
+    """TXPLID of the transactions."""
+    service: int = 1
+    """TXSVID of the transactions."""
+    is_auto_ack: bool = True
+    """Whether events are acknowledged when they arrive, or by `acknowledge`."""
+    has_cumulative_acks: bool = False
+    """Whether the server takes an acknowledgement for all events before it, too: then one is sent
+    for all that were handled meanwhile."""
+    clock_offset: float = 0.0
+    """Unix time minus `now`, for the stamps of heartbeats."""
+
+
+@dataclass(slots=True)
+class FlyingState:
+    """A transaction without an answer."""
+
+    state: Flight = Flight.FLYING
+
+
+@dataclass(slots=True)
+class FeedState:
+    """A subscription."""
+
+    nclsid: int
+    encoding: Encoding
+    position: Stamp
+    newest: Stamp
+    state: Feed = Feed.REQUESTED
+    sbsrid: int = 0
+    is_downloading: bool = True
+
+
+class ClientBase(BlazeSession):
+    """What transactions and subscriptions of a client rely on."""
+
+    transitions: ClassVar = CLIENT
+
+    def __init__(self, settings: ClientSettings | None = None) -> None:
+        self.settings = given = settings or ClientSettings()
+        super().__init__(given.dialect, given.model, given.limits, given.clock_offset)
+        self.is_held = False
+        """Whether the owner does not read at the moment, so that the server's silence is none."""
+        self._flying: dict[TxId, FlyingState] = {}
+        self._feeds: dict[int, FeedState] = {}
+        self._stops: deque[int] = deque()
+        """RQSTIDs whose SBSTOP is not answered, oldest first."""
+        self._test_sent = False
+        self._heard_at = self._sent_at = -1.0
+        self._test_after = given.test_after if self.behaviour.has_heartbeat else 0.0
+        self._deadlines: dict[tuple[str, Any], float] = {}
+        self._rings_at = 0.0
+
+    # -- connection (SPEC §8.1)
+
+    def connect(self, now: float) -> None:
+        """Send CONREQ.
+
+        Raises:
+            StateError: it was sent before.
+        """
+        self._move(Act.CONNECT)
+        self._timers.set(Act.CONNECT, now + self.settings.connect_timeout)
+        self._put(ConnectionRequest(hbtsec=self.settings.heartbeat), now)
+
+    def disconnect(self, now: float) -> list[SessionEvent]:
+        """Leave when all that flies has ended, with DSCOND 7.
+
+        Raises:
+            StateError: there is no connection.
+        """
+        self._move(Act.DISCONNECT)
+        self._timers.set(Act.DISCONNECT, now + self.settings.disconnect_timeout)
+        return self._done(now)
+
+    def _done(self, now: float) -> list[SessionEvent]:
+        if self.state is ClientState.DISCONNECTING and not self._flying:
+            return self._end(Act.DONE, now)
+        return []
+
+    def close(self) -> None:
+        """Say DSCOND 7 and end. Nothing is told of what was under way: see `disconnect`."""
+        if not self.is_closed:
+            self._end(Act.CLOSE, 0.0)
+
+    def _end(
+        self,
+        act: Act,
+        now: float,
+        *,
+        detail: str = "",
+        reason: IntEnum | int | None = None,
+    ) -> list[SessionEvent]:
+        events: list[SessionEvent] = []
+        for txid, flying in self._flying.items():
+            flying.state = CLIENT_TRANSACTION.after(flying.state, Act.LOST)
+            code = BlazeCode.TRANSACTION_LOST
+            events.append(TransactionFinished(txid, False, code, is_local=True))
+        self._flying.clear()
+        for rqstid, feed in self._feeds.items():
+            was = feed.state
+            feed.state = CLIENT_SUBSCRIPTION.after(was, Act.LOST)
+            if was is Feed.REQUESTED:
+                lost = BlazeCode.UNKNOWN_ERROR
+                events.append(SubscriptionRefused(rqstid, lost, is_local=True))
+            elif was is not Feed.CANCELLED:
+                cause: Literal["client", "lost"] = "client" if was is Feed.STOPPING else "lost"
+                events.append(SubscriptionEnded(rqstid, cause))
+        self._feeds.clear()
+        is_ours = act in _REASONS
+        if is_ours and self.state in OPEN:
+            # Without a CONNID the client's form cannot be written, and there is no session to end.
+            reason = _REASONS[act] if reason is None else reason
+            self._write(Disconnected(disres=reason, connid=self.connid))
+        self._move(act)
+        by: Literal["peer", "us", "lost"] = (
+            "lost" if act is Act.LOST else "peer" if act in (Act.DSCOND, Act.REFUSED) else "us"
+        )
+        return [*events, SessionClosed(reason, by, detail)]
+
+    def _violation(self, detail: str, now: float) -> list[SessionEvent]:
+        self.counts["violations"] += 1
+        return self._end(Act.VIOLATION, now, detail=detail)
+
+    # -- time (SPEC §8.2)
+
+    def _put(self, packet: BlazePacket, now: float) -> None:
+        """Write a packet; the heartbeat's window starts anew."""
+        self._write(packet)
+        self._has_sent(now)
+
+    def _has_sent(self, now: float) -> None:
+        if self.heartbeat and now != self._sent_at and self._state in OPEN:
+            self._sent_at = now
+            self._timers.set(Act.ACCEPT, now + HEARTBEAT_SHARE * self.heartbeat)
+
+    def test(self, now: float) -> None:
+        """Ask the server for a heartbeat; when none comes in time, the connection ends.
+
+        Raises:
+            StateError: there is no connection.
+        """
+        self._must_be_open()
+        self._put(TestRequest(tmstmp=self._tmstmp(now), connid=self.connid), now)
+        if self.behaviour.has_heartbeat:
+            self._test_sent = True
+            self._timers.set(Act.INACTIVITY, now + self.settings.test_timeout)
+
+    def _alive(self, now: float) -> None:
+        if (self._test_after and now != self._heard_at) or self._test_sent:
+            self._test_sent = False
+            self._timers.cancel(Act.INACTIVITY)
+            if self._test_after and self._state in OPEN:
+                self._heard_at = now
+                self._timers.set(Act.INACTIVITY, now + self._test_after)
+
+    def _timed_out(self, name: Act, now: float) -> list[SessionEvent]:
+        if name is Act.CONNECT:
+            return self._end(Act.TIMEOUT, now, detail="no answer to the connection request")
+        if name is Act.DISCONNECT:
+            return self._end(Act.DONE, now)
+        if name is Act.INACTIVITY:
+            if self.is_held:
+                self._timers.set(Act.INACTIVITY, now + self.settings.test_timeout)
+                return []
+            if not self._test_sent:
+                self.test(now)
+                return []
+            return self._end(Act.INACTIVITY, now, detail="no answer to the test request")
+        if name is Act.ACCEPT:
+            self._put(Heartbeat(tmstmp=self._tmstmp(now), connid=self.connid), now)
+            return []
+        return self._expire(now)
+
+    def _await(self, kind: str, id: Any, seconds: float, now: float) -> None:
+        deadline = self._deadlines[kind, id] = now + seconds
+        # It may ring too early, when what it was set for has ended: that costs less than a search
+        # for the earliest at every request.
+        if len(self._deadlines) == 1 or deadline < self._rings_at:
+            self._rings_at = deadline
+            self._timers.set(Act.TIMEOUT, deadline)
+
+    def _expire(self, now: float) -> list[SessionEvent]:
+        """Give up what has not been answered in time."""
+        due = [key for key, at in self._deadlines.items() if at <= now + 1e-6]
+        events: list[SessionEvent] = []
+        for kind, id in sorted(due, key=self._deadlines.__getitem__):
+            del self._deadlines[kind, id]
+            if kind == "tx":
+                flying = self._flying.pop(id)
+                flying.state = CLIENT_TRANSACTION.after(flying.state, Act.TIMEOUT)
+                code = BlazeCode.TRANSACTION_TIMEOUT
+                events.append(TransactionFinished(id, False, code, is_local=True))
+            elif kind == "sub":
+                feed = self._feeds[id]
+                feed.state = CLIENT_SUBSCRIPTION.after(feed.state, Act.TIMEOUT)
+                events.append(SubscriptionRefused(id, BlazeCode.UNKNOWN_ERROR, is_local=True))
+            else:
+                events += self._stopped(id, Act.TIMEOUT)
+        if self._deadlines:
+            self._rings_at = min(self._deadlines.values())
+            self._timers.set(Act.TIMEOUT, self._rings_at)
+        return events + self._done(now)
+
+    def _must_be_open(self, *, is_new: bool = False) -> None:
+        allowed = (ClientState.CONNECTED,) if is_new else OPEN
+        if self.state not in allowed:
+            raise StateError(f"not allowed in state {self.state.name}")
+
+    @abstractmethod
+    def _stopped(self, rqstid: int, act: Act) -> list[SessionEvent]:
+        """A subscription whose stop was asked for has ended."""

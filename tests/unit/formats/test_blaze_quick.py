@@ -1,0 +1,165 @@
+"""The short cuts of sessions lead where the codec leads."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wireloom.errors import DecodeError
+from wireloom.formats.blaze import (
+    DIALECTS,
+    Action,
+    BlazeCode,
+    EventType,
+    SubscriptionEvent,
+    TransactionRequest,
+    TransactionResponse,
+    from_blz,
+    get_dialect,
+    new_value,
+)
+from wireloom.formats.blaze.frames import frame_end, measure
+from wireloom.formats.blaze.samples import samples
+from wireloom.formats.blaze.session import Change, ClientSession, ClientSettings, ServerSession
+from wireloom.formats.blaze.session.quick import Numbers
+from wireloom.formats.blaze.session.server import ServerSettings
+
+MODEL = from_blz("""
+nclass TRUCK
+{
+    @id 302
+    uint_32 truck_id
+    int_32 x
+    @persistent
+    @key primary
+    @id 1
+    @fldset {truck_id}
+    @key_end
+}
+""")
+TXID = (1, 2, 3, 4)
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_answers_and_events_are_those_of_the_codec(name: str) -> None:
+    numbers = Numbers(get_dialect(name))
+    for code, is_ok in itertools.product(BlazeCode, (True, False)):
+        plain = TransactionResponse(
+            txresl=1 if is_ok else 2, blzcod=code, txplid=1, txsvid=2, txcnid=3, txprid=4
+        )
+        assert numbers.response(is_ok, code, TXID) == plain.in_dialect(name).encode()
+    for kind, action in itertools.product(EventType, Action):
+        is_data = kind in (EventType.DATALIVE, EventType.DATADWNL)
+        if is_data == (action is Action.NONE):
+            continue
+        body = b"\4\0\0\0abcd" if is_data else None
+        event = SubscriptionEvent(
+            sbsrid=7, sevttp=kind, sbeact=action, sevtid=9, tmstmp0=5, tmstmp1=6, body=body
+        )
+        assert numbers.event(7, kind, action, 9, (5, 6), body) == event.in_dialect(name).encode()
+
+
+@given(st.data())
+def test_a_packet_ends_where_the_framer_says(data: st.DataObject) -> None:
+    raw = bytearray(data.draw(st.sampled_from(list(samples()))).encode())
+    if raw and data.draw(st.booleans()):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    raw = raw[: data.draw(st.integers(0, len(raw)))] + data.draw(st.binary(max_size=8))
+    try:
+        wanted = measure(raw, 0, len(raw))
+    except DecodeError:
+        wanted = 0
+    if wanted > min(len(raw), 1 << 16):
+        wanted = 0
+    assert frame_end(bytes(raw), 0, 1 << 16) == wanted
+
+
+def connected(**options: object) -> ServerSession:
+    session = ServerSession(ServerSettings(model=MODEL, **options), 0.0)  # type: ignore[arg-type]
+    session.receive(bytes.fromhex("0483000000000000"), 0.0)
+    session.accept(3, 0.0)
+    session.data_to_send()
+    return session
+
+
+def request(body: str, enctyp: int = 2, connid: int = 3) -> bytes:
+    return TransactionRequest(
+        txtype=4, txactn=1, txplid=1, txsvid=2, txcnid=3, txprid=4, enctyp=enctyp, nclsid=302,
+        connid=connid, body=bytes.fromhex(body),
+    ).encode()  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "is_canonical"),
+    [
+        ("0c000000010007000000020005000000", True),
+        ("0c000000020005000000010007000000", False),  # not in order
+        ("0c000000010007000000020000000000", False),  # a zero
+    ],
+)
+def test_a_body_is_taken_as_it_is_only_when_a_writer_would_write_it(
+    body: str, is_canonical: bool
+) -> None:
+    [event] = connected().receive(request(body), 1.0)
+    assert event.is_canonical is is_canonical  # type: ignore[attr-defined]
+    assert event.nclass.read("truck_id") == 7  # type: ignore[attr-defined]
+
+
+@given(st.binary(max_size=24), st.integers(0, 15), st.integers(2, 4), st.integers(0, 50))
+def test_however_a_request_is_cut_the_outcome_is_the_same(
+    body: bytes, enctyp: int, connid: int, cut: int
+) -> None:
+    data = bytearray(request("0c000000010007000000020005000000", connid=connid))
+    data[36 : 36 + len(body)] = body
+    data[24:28] = len(data).to_bytes(4, "big")
+    data[28] = enctyp << 4
+    outcomes = []
+    for chunks in ([bytes(data)], [bytes(data[:cut]), bytes(data[cut:])]):
+        session = connected()
+        events = [event for chunk in chunks if chunk for event in session.receive(chunk, 1.0)]
+        outcomes.append((events, session.data_to_send()))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_what_need_not_wait_is_the_same_as_what_waits() -> None:
+    changes = [
+        Change.of(Action.UPD, new_value(MODEL, "TRUCK", {"truck_id": n, "x": n}), (n, 0))
+        for n in range(1, 9)
+    ]
+    sent = []
+    for is_batch in (True, False):
+        session = connected(window=5)
+        session.receive(bytes.fromhex("05480000131100002000012e0000000300000001"), 1.0)
+        session.start_subscription(1, 1.0)
+        if is_batch:
+            session.publish_all(changes, 1.0)
+        else:
+            for change in changes:
+                session.publish(change, 1.0)
+        sent.append(session.data_to_send())
+        assert session.events_sent == 5
+    assert sent[0] == sent[1]
+
+
+def test_a_client_acknowledges_many_events_at_once_if_the_server_knows() -> None:
+    server = connected(window=8, has_cumulative_acks=True)
+    client = ClientSession(ClientSettings(has_cumulative_acks=True))
+    client.connect(0.0)
+    client.data_to_send()
+    client.receive(bytes.fromhex("04c400002000000000000003"), 0.0)
+    client.subscribe(302, 0.0, mode=3)  # type: ignore[arg-type]
+    server.receive(client.data_to_send(), 0.0)
+    server.start_subscription(1, 0.0)
+    for n in range(1, 6):
+        image = new_value(MODEL, "TRUCK", {"truck_id": n})
+        server.publish(Change.of(Action.INS, image, (n, 0)), 1.0)
+    client.receive(server.data_to_send(), 1.0)
+    acks = client.data_to_send()
+    assert len(acks) == 12
+    [subscription] = server.subscriptions.values()
+    assert len(subscription.outstanding) == 5
+    server.receive(acks, 1.0)
+    assert not subscription.outstanding
