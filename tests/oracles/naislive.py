@@ -191,4 +191,6 @@ class Program:
     def __exit__(self, *_: object) -> None:
         if self._process.poll() is None:
             self._process.kill()
+        assert self._process.stdout is not None
+        if not self._process.stdout.closed:
             self._process.communicate(timeout=20)

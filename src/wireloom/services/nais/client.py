@@ -373,7 +373,7 @@ class Client:
         board: int = 0,
         expects_answer: bool = True,
     ) -> Answer | None:
-        """Have a board do something: a built-in command, or a custom one by its `type`.
+        """Have a board do something: a built-in command, or a custom one by its TYPE.
 
         Raises:
             EncodeError: the message does not fit its schema or the line.
