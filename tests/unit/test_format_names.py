@@ -33,6 +33,7 @@ ALLOWED = {
     "cli/blaze.py": "commands about a live service",
     "cli/_blaze": "what these share",
     "cli/nais.py": "commands about a live service",
+    "cli/_nais_board.py": "one of these",
     "cli/nrep.py": "commands about a live service",
     "demo/": "shows some of the formats at work",
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 import click
@@ -40,6 +42,29 @@ class Group(click.Group):
     """A command with sub-commands that all take ``-h``."""
 
     command_class = Command
+
+    def __init__(self, *args: Any, late: Mapping[str, str] | None = None, **settings: Any) -> None:
+        """A group.
+
+        Args:
+            args: as click has them.
+            late: names of sub-commands, and the modules that have them as a function of the same
+                name; imported when they are asked for.
+            settings: as click has them.
+        """
+        super().__init__(*args, **settings)
+        self._late = dict(late or {})
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names."""
+        return sorted({*super().list_commands(ctx), *self._late})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A sub-command; its module is imported now if it was not."""
+        if cmd_name in self._late:
+            found: click.Command = getattr(import_module(self._late[cmd_name]), cmd_name)
+            return found
+        return super().get_command(ctx, cmd_name)
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
         """Both names, wherever the help is asked for."""

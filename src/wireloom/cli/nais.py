@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
@@ -11,12 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wireloom.cli._help import Group, examples
-from wireloom.cli._serving import needs_serve, service_options
 from wireloom.errors import OptionError
-from wireloom.services.nais.simulator_settings import BoardSettings
 
 if TYPE_CHECKING:
-    from wireloom.services._shell.program import Service
     from wireloom.services.nais import Answer, Client
 
 __all__ = ["command"]
@@ -27,6 +23,7 @@ _HTTP_S = 10.0
 
 @click.group(
     cls=Group,
+    late={"board": "wireloom.cli._nais_board"},
     epilog=examples(
         "wireloom nais board --connect tcp://127.0.0.1:3001",
         "wireloom nais command tcp://127.0.0.1:3002 1 --type 10 --ival 7 --ival 5",
@@ -142,6 +139,8 @@ def _ask(
     async def main() -> Answer | None:
         async with _client(**how, timeout_s=timeout_s, retries=retries) as client:
             return await ask(client)
+
+    import asyncio
 
     answer = asyncio.run(main())
     if answer is None:
@@ -308,6 +307,8 @@ def _hear(
     seconds: float | None,
     **how: Any,
 ) -> None:
+    import asyncio
+
     async def main() -> None:
         async with _client(**how) as client:
             with subscribe(client) as heard:
@@ -407,23 +408,3 @@ def _show(heads: tuple[str, ...], rows: list[tuple[object, ...]]) -> None:
     for row in table:
         cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
         click.echo("  ".join(cells).rstrip())
-
-
-@command.command(
-    epilog=examples(
-        "wireloom nais board --connect tcp://127.0.0.1:3001 --page 127.0.0.1:8000",
-        "wireloom nais board --listen 127.0.0.1:3001 --event-every-s 1",
-        "wireloom nais board --connect mqtt://127.0.0.1/local/board --fault garbage --fault slow",
-    )
-)
-@service_options(BoardSettings)
-def board(settings: BoardSettings) -> None:
-    """Be a board: take all types, switch LEDs, report events, and have faults on request."""
-    needs_serve()
-    from wireloom.services._shell.program import run_program
-    from wireloom.services.nais.simulator import Board
-
-    async def make() -> Service:
-        return Board(settings)
-
-    run_program(make, settings.program)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import click
 
 from wireloom.cli._help import Group, examples
-from wireloom.cli._serve_blaze import blaze
-from wireloom.cli._serve_nais import nais
-from wireloom.cli._serve_nrep import nrep
 
 __all__ = ["command"]
 
 
 @click.group(
     cls=Group,
+    late={name: f"wireloom.cli._serve_{name}" for name in ("blaze", "nais", "nrep")},
     epilog=examples(
         "wireloom serve blaze --model fleet.blz --store sqlite:///fleet.db",
         "wireloom serve nais --line board=tcp://127.0.0.1:3001 --line web=tcp://127.0.0.1:3002"
@@ -23,8 +21,3 @@ __all__ = ["command"]
 )
 def command() -> None:
     """Run a live service until it is told to stop (Ctrl-C or SIGTERM)."""
-
-
-command.add_command(blaze)
-command.add_command(nais)
-command.add_command(nrep)

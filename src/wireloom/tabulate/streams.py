@@ -176,7 +176,7 @@ class StreamReader:
     def suspect(self, event: Suspect) -> None:
         """Bytes that come next are probably damaged; they are read nevertheless."""
         why = {"layer": "stream", "code": "suspect", "reason": _SUSPECT, "field": ""}
-        row = self._row(event.offset, b"", event.ts_ns, at=event.offset, **why)
+        row = self._row(event.offset, b"", event.ts_ns, failed_at=event.offset, **why)
         row["frame_length"] = min(event.length, (1 << 31) - 1)
         self._later = [*(self._later or ()), row]
 
