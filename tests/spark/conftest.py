@@ -129,7 +129,7 @@ def expected() -> Callable[..., Rows]:
     def read(paths: Iterable[Path], table: str, **options: Any) -> Rows:
         from wireloom.spark.planning import spark_batches
 
-        settings = Settings(tables=(table,), **options)
+        settings = Settings().changed(tables=(table,), **options)
         paths = [str(path) for path in paths]
         if not settings.is_typed:
             settings = settings.resolved(paths)

@@ -188,6 +188,9 @@ MANY = b"".join(nrep.FORMAT.samples().values())
         (b"\0\4\0\0\0\0\6\0\0\0\xff\0\0\0ab", 0),
         (b"\0\x0a\0\0\0\0\xff\xff\xff\xff", 0),
         (Unknown(code=0x40).encode(), 0),
+        # The first packet of a client that negotiates extensions.
+        (bytes.fromhex("00400000000009000000574c0104007f000000"), 95),
+        (bytes.fromhex("0040000000000900000000000104007f000000"), 0),
     ],
 )
 def test_certainty(data: bytes, sure: int) -> None:

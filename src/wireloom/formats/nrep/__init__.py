@@ -25,6 +25,7 @@ from wireloom.errors import (
     TruncatedError,
 )
 from wireloom.format import Format, Option, TypeInfo
+from wireloom.formats.nrep.extensions import MAGIC, Extension
 from wireloom.formats.nrep.ids import ID_LEN, ZERO_ID, app_id
 from wireloom.formats.nrep.packets import (
     FIRST_EXTENSION,
@@ -111,6 +112,8 @@ class _Settings:
 
 _rules = lru_cache(maxsize=64)(Rules)  # made from limits, which seldom change
 _DEFAULT = _Settings()
+_EXTENDED = _Settings(extensions=True)
+_CLIENT_HELLO = bytes([0, Extension.CLIENT_HELLO])
 
 
 class Nrep(Format):
@@ -195,13 +198,16 @@ class Nrep(Format):
 
     def detect(self, data: bytes) -> int:
         """95 for packets that account for every byte, 60 for a plausible header, else 0."""
-        rules = _DEFAULT.rules(DEFAULT_LIMITS)
+        # A client of this implementation begins with a packet of its own, which is as good a proof.
+        is_ours = data[:2] == _CLIENT_HELLO and data[HEADER_LEN : HEADER_LEN + 2] == MAGIC
+        rules = (_EXTENDED if is_ours else _DEFAULT).rules(DEFAULT_LIMITS)
         end = len(data)
         pos = count = 0
         while pos < end and count < _CHAIN:
             try:
                 stop = pos + rules.measure(data, pos, end)
-                if stop <= end and not rules.check(data, pos, stop, None):
+                is_known = data[pos + 1] < FIRST_EXTENSION
+                if stop <= end and is_known and not rules.check(data, pos, stop, None):
                     return 60
             except TruncatedError as error:
                 if error.code != "short_header":

@@ -15,6 +15,7 @@ from wireloom.formats.nrep.packets import SocketFlags, Unknown
 __all__ = [
     "ALL_FEATURES",
     "END",
+    "MAGIC",
     "NO_FEATURES",
     "REASONS",
     "Extension",
@@ -29,7 +30,7 @@ __all__ = [
     "write_tags",
 ]
 
-_MAGIC = b"WL"
+MAGIC = b"WL"
 """Starts our trailing content, so that another's is not taken for it."""
 
 _TAG = struct.Struct("<BH")
@@ -127,15 +128,15 @@ def write_tags(tags: Mapping[Tag, bytes]) -> bytes:
     >>> write_tags({Tag.REASON: number(Reason.REFUSED)}).hex()
     '574c04040001000000'
     """
-    return _MAGIC + b"".join(_TAG.pack(tag, len(value)) + value for tag, value in tags.items())
+    return MAGIC + b"".join(_TAG.pack(tag, len(value)) + value for tag, value in tags.items())
 
 
 def read_tags(data: bytes) -> dict[int, bytes]:
     """The values in trailing content; none in another's, and none after one that is cut off."""
     found: dict[int, bytes] = {}
-    if not data.startswith(_MAGIC):
+    if not data.startswith(MAGIC):
         return found
-    at = len(_MAGIC)
+    at = len(MAGIC)
     while at + _TAG.size <= len(data):
         tag, size = _TAG.unpack_from(data, at)
         at += _TAG.size
