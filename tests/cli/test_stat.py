@@ -325,7 +325,7 @@ print("pandas" in sys.modules)
 def test_few_and_many_requests_are_matched_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     def found(most: int) -> tuple[dict[str, Any], int]:
         monkeypatch.setattr("wireloom.cli._statistics._FEW_ROWS", most)
-        latencies = Latencies()
+        latencies = Latencies(get("blaze").columns().exchanges)
         random = Random(3)
         for turn in range(40):
             rows = [

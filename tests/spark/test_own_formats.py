@@ -18,7 +18,7 @@ from wireloom.formats import REGISTRY, _load
 from wireloom.spark.options import SourceOptions
 from wireloom.spark.source import WireloomReader
 from wireloom.spark.streaming import WireloomStreamReader
-from wireloom.spark.tailing import Tail
+from wireloom.spark.offsets import Tail
 
 TOYS = Path(__file__).parents[1] / "conformance"
 

@@ -16,7 +16,7 @@ from wireloom.generate import SCENARIOS, Faults, generate
 from wireloom.generate.traffic import Conversation, pcap
 from wireloom.kernel import load
 from wireloom.tabulate import Settings, tabulate
-from wireloom.tabulate.desk import Desk
+from wireloom.tabulate.scannerpool import ScannerPool
 
 _OUTER = {"tibmsg-in-tibrv": "tibrv", "tibrv-in-nrep": "nrep", "qform-in-blaze": "blaze"}
 
@@ -28,7 +28,7 @@ def _accounts(source):
 
 @pytest.fixture(scope="module")
 def detector():
-    return Desk(Settings(), load(), print).detector
+    return ScannerPool(Settings(), load(), print).detector
 
 
 @pytest.mark.parametrize("kind", STREAMS)

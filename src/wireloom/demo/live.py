@@ -181,9 +181,11 @@ async def _boards(address: str, crossed: Crossed) -> None:
             for number in range(COMMANDS):
                 await client.leds(mask=7, values=number & 7, board=1)
                 crossed.commands += 1
-            async for _ in events:
+            heard = set()
+            async for event in events:
                 crossed.board_events += 1
-                if crossed.board_events >= COMMANDS:
+                heard.add(event.board)
+                if crossed.board_events >= COMMANDS and len(heard) == 2:
                     return
 
 
