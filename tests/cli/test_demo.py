@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import subprocess
 import sys
@@ -58,6 +59,8 @@ def test_everything_after_the_damage_is_found(shown: str) -> None:
 def test_it_runs_as_a_program() -> None:
     done = subprocess.run(
         [sys.executable, "-bb", "-W", "error", "-m", "wireloom.demo", "--without-spark"],
+        # It would complain of slow steps on a busy machine.
+        env={**os.environ, "PYTHONASYNCIODEBUG": ""},
         capture_output=True,
         text=True,
         check=False,
