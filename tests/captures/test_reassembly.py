@@ -210,7 +210,12 @@ def test_keep_alives_add_nothing(read, sender, byte):
 
 
 def test_a_keep_alive_at_the_start_of_a_capture_is_no_data(read, sender):
-    packets = [sender.at(99, b"\0"), sender.at(99, b"\0"), sender.at(100, b"a"), sender.at(101, b"bc")]
+    packets = [
+        sender.at(99, b"\0"),
+        sender.at(99, b"\0"),
+        sender.at(100, b"a"),
+        sender.at(101, b"bc"),
+    ]
     stream = read(traffic.pcap(packets)).only
     assert stream.data == b"abc"
     assert stream.drops == [("before_start", b"\0")] * 2

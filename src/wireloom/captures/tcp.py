@@ -9,7 +9,7 @@ capture is cut into chunks):
   until then, and dropped as ``stray`` if no third comes. FIN and RST close it; what comes after
   that between the same ports is a new stream. VLAN, tunnel and interface make no difference: the
   same segment captured twice is one segment and a duplicate.
-* **Keep-alives.** A zero byte alone, not pushed, with which a capture starts is no data but the
+* **Keep-alive.** A zero byte alone, not pushed, with which a capture starts is no data but the
   byte before the stream; dropped as ``before_start``.
 * **Tunnels.** Packets in PPP, PPPoE, MPLS, GRE (ERSPAN too), IP in IP, EtherIP and behind
   authentication headers are read like others; those in UDP if `ReassemblyLimits.tunnels` says so.
