@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wireloom.formats.qform.dictionary import Dictionary, Entry, parse_cfile
+from wireloom.formats.qform.dictionary import Dictionary, Entry, model, parse_cfile
 from wireloom.formats.qform.dictionary.cache import fetch, store
 
 TEXT = (
@@ -72,6 +72,15 @@ def test_entries_made_before_stay_the_same(kept: Dictionary, used: tuple[int, ..
     assert entries == PLAIN.entries
     assert all(any(one is entry for entry in entries) for one in before)
     assert kept.get(1) is entries[0]
+
+
+def test_after_many_messages_the_mapping_is_a_plain_one(kept: Dictionary) -> None:
+    first = kept.get(2)
+    assert not isinstance(kept.by_fid, dict)
+    for _ in range(model._MANY):
+        assert kept.by_fid[2] is first
+    assert isinstance(kept.by_fid, dict)
+    assert list(kept.by_fid.items()) == list(PLAIN.by_fid.items())
 
 
 def test_it_pickles(kept: Dictionary) -> None:

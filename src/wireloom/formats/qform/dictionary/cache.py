@@ -170,7 +170,7 @@ def _to_json(dictionary: Dictionary) -> dict[str, object]:
         "fids": [entry.fid for entry in entries],
         "names": [entry.name for entry in entries],
         "kind": [kinds.setdefault(_kind(entry), len(kinds)) for entry in entries],
-        "kinds": list(kinds),
+        "kinds": list(map(list, kinds)),
         "members": [
             [index, member.name, member.fid]
             for index, entry in enumerate(entries)

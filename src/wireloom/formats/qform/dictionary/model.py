@@ -40,6 +40,9 @@ __all__ = [
 
 _T = TypeVar("_T")
 
+_MANY: Final = 4096
+"""Messages after which all entries are made: from then on a plain mapping is the quicker one."""
+
 Dialect = Literal["clean", "reference"]
 """``clean`` reads the language as it is meant; ``reference`` repeats the reference's quirks."""
 
@@ -269,7 +272,7 @@ class Dictionary:
     Two dictionaries are equal when their entries are; their problems do not matter.
     """
 
-    __slots__ = ("_by_fid", "_by_name", "_entries", "_hash", "_problems", "_table")
+    __slots__ = ("_asked", "_by_fid", "_by_name", "_entries", "_hash", "_problems", "_table")
 
     def __init__(self, entries: tuple[Entry, ...] = (), problems: tuple[Problem, ...] = ()) -> None:
         self._table: Table | None = None
@@ -278,6 +281,7 @@ class Dictionary:
         self._by_fid: Mapping[int, Entry] | None = None
         self._by_name: Mapping[str, Entry] | None = None
         self._hash: int | None = None
+        self._asked = 0
 
     @classmethod
     def lazy(cls, table: Table) -> Dictionary:
@@ -309,13 +313,15 @@ class Dictionary:
     def by_fid(self) -> Mapping[int, Entry]:
         """The first entry of each id."""
         found = self._by_fid
+        if self._table is not None and self._asked < _MANY:
+            self._asked += 1
+            if found is None:
+                found = self._by_fid = self._table.by_fid()
+            elif self._asked == _MANY:
+                found = None
         if found is None:
-            if self._table is not None:
-                found = self._table.by_fid()
-            else:
-                # Backwards, so that the first definition is the one that stays.
-                found = {entry.fid: entry for entry in reversed(self.entries)}
-            self._by_fid = found
+            # Backwards, so that the first definition is the one that stays.
+            found = self._by_fid = {entry.fid: entry for entry in reversed(self.entries)}
         return found
 
     @property
