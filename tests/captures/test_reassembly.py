@@ -9,7 +9,7 @@ import pytest
 
 from wireloom.captures import NO_TIME, Capture, Gap, ReassemblyLimits
 from wireloom.generate import traffic
-from wireloom.generate.traffic import ACK, FIN, RST, SYN, Conversation, Packet
+from wireloom.generate.traffic import ACK, FIN, PSH, RST, SYN, Conversation, Packet
 
 A, B = "10.0.0.1:1000", "10.0.0.2:2000"
 NAME = "tcp 10.0.0.1:1000 > 10.0.0.2:2000 #1"
@@ -209,6 +209,35 @@ def test_keep_alives_add_nothing(read, sender, byte):
     assert read(traffic.pcap(packets)).only.data == b"abcd"
 
 
+def test_a_keep_alive_at_the_start_of_a_capture_is_no_data(read, sender):
+    packets = [
+        sender.at(99, b"\0"),
+        sender.at(99, b"\0"),
+        sender.at(100, b"a"),
+        sender.at(101, b"bc"),
+    ]
+    stream = read(traffic.pcap(packets)).only
+    assert stream.data == b"abc"
+    assert stream.drops == [("before_start", b"\0")] * 2
+
+
+def test_a_window_probe_at_the_start_of_a_capture_is_of_the_stream(read, sender):
+    packets = [sender.at(99, b"\0"), sender.at(99, b"\0ab"), sender.at(102, b"c")]
+    assert read(traffic.pcap(packets)).only.data == b"\0abc"
+
+
+@pytest.mark.parametrize(
+    ("byte", "flags"), [(b"\0", ACK | PSH), (b"a", ACK), (b"\0", ACK | FIN), (b"\0", ACK | RST)]
+)
+def test_one_byte_that_is_no_keep_alive_is_data(read, sender, byte, flags):
+    assert read(traffic.pcap([sender.at(99, byte, flags)])).only.data == byte
+
+
+def test_a_zero_byte_behind_a_syn_is_data(read, sender):
+    packets = [sender.syn(), sender.at(0, b"\0"), sender.at(1, b"a")]
+    assert read(traffic.pcap(packets)).only.data == b"\0a"
+
+
 def test_a_foreign_segment_alone_is_dropped(read):
     sender = Sender(is_checked=False)
     far = 2**31 + 77
@@ -222,9 +251,72 @@ def test_a_foreign_segment_alone_is_dropped(read):
 def test_foreign_segments_in_a_row_are_a_new_stream(read, sender, far):
     packets = [sender.at(0, b"ab"), *(sender.at(far + 2 * n, b"xy") for n in range(5))]
     one, two = read(traffic.pcap(packets)).streams.values()
-    assert (one.data, one.end) == (b"ab", "restarted")
-    assert one.drops == [("stray", b"xy")] * 2
-    assert two.data == b"xy" * 3
+    assert (one.data, one.end, one.drops) == (b"ab", "restarted", [])
+    assert (two.data, two.end, two.gaps) == (b"xy" * 5, "end", [])
+    # Each piece keeps the time of its own packet.
+    assert [ts for _, ts in two.marks] == [packet.ts_ns for packet in packets[1:]]
+
+
+def test_a_stray_syn_takes_nothing_with_it(read, sender):
+    packets = [sender.syn(), *(sender.at(2 * n, bytes([n, n])) for n in range(5))]
+    packets.insert(3, sender._talk.segment(0, b"", seq=ISN + 2**31 - 5, flags=SYN | ACK))
+    result = read(traffic.pcap(packets))
+    one, two = result.streams.values()
+    assert (one.data, one.end) == (bytes([0, 0, 1, 1]), "reused")
+    assert (two.data, two.drops, two.gaps) == (bytes([2, 2, 3, 3, 4, 4]), [], [])
+
+
+def test_foreign_segments_that_do_not_follow_each_other_are_dropped(read, sender):
+    far = 2**31 - 500
+    apart = [sender.at(far + 10 * n, bytes([n, n])) for n in range(4)]
+    packets = [sender.at(0, b"ab"), *apart, sender.at(2, b"cd"), *apart[:1]]
+    stream = read(traffic.pcap(packets)).only
+    assert stream.data == b"abcd"
+    assert stream.drops == [("stray", bytes([n, n])) for n in (0, 1, 2, 3, 0)]
+
+
+def test_two_foreign_segments_are_dropped_where_the_stream_goes_on(read, sender):
+    far = 2**31 - 500
+    strays = [sender.at(far, b"x"), sender.at(far + 1, b"y")]
+    after = [sender.at(4, b"ef"), sender.at(2, b"cd"), sender.at(far + 2, b"z")]
+    stream = read(traffic.pcap([sender.at(0, b"ab"), *strays, *after])).only
+    assert stream.data == b"abcdef"
+    assert stream.drops == [("stray", b"x"), ("stray", b"y"), ("stray", b"z")]
+
+
+def test_foreign_segments_after_the_end_start_a_stream_with_what_came_before_it(read, sender):
+    far = 2**31 - 500
+    packets = [
+        sender.at(0, b"ab"),
+        sender.at(far, b"x"),
+        sender.at(2, b"", ACK | FIN),
+        sender.at(far + 1, b"y"),
+    ]
+    one, two = read(traffic.pcap(packets)).streams.values()
+    assert (one.data, one.end, one.drops) == (b"ab", "fin", [])
+    assert two.data == b"xy"
+
+
+def test_a_restart_with_cut_packets_leaves_their_gaps(read, sender):
+    far = 2**31 - 500
+    packets = [sender.at(far + 10 * n, bytes([n + 1]) * 10) for n in range(4)]
+    size = len(packets[0].data)
+    cut = [packets[0].cut(size - 4), packets[1].cut(size - 10)]
+    one, two = read(traffic.pcap([sender.at(0, b"ab"), *cut, *packets[2:]])).streams.values()
+    assert one.drops == []
+    assert two.gaps == [(6, 4), (10, 10)]
+    assert two.data == b"\1" * 6 + bytes(14) + b"\3" * 10 + b"\4" * 10
+
+
+def test_what_is_set_aside_counts_as_held(read, sender):
+    # One far segment a flow, and no more: nothing but the limit takes them away.
+    packets = []
+    for port in range(1000, 1100):
+        talk = Conversation(f"10.0.0.1:{port}", B, first_seq=(0, 0))
+        packets += [talk.segment(0, b"ab", seq=0), talk.segment(0, b"z" * 1000, seq=2**31 - 500)]
+    result = read(traffic.pcap(packets), limits=ReassemblyLimits(max_bytes=20_000))
+    assert [stream.drops for stream in result.streams.values()] == [[("stray", b"z" * 1000)]] * 100
+    assert result.capture.packets.packets == 200
 
 
 def damaged(packet: Packet, at: int, byte: int) -> Packet:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from wireloom.captures import ReassemblyLimits
 from wireloom.generate import traffic
-from wireloom.generate.traffic import ACK, FIN, SYN, Conversation, Faults, Packet, disturb
+from wireloom.generate.traffic import ACK, FIN, PSH, SYN, Conversation, Faults, Packet, disturb
 
 MAX = 400
 
@@ -25,7 +25,9 @@ def packets_of(
 ) -> list[Packet]:
     talk = Conversation("10.0.0.1:1", "10.0.0.2:2", first_seq=(first, 0), step_ns=1000)
     found = [talk.segment(0, b"", seq=first - 1, flags=SYN)] if has_syn else []
-    found += [talk.segment(0, data[at : at + size], seq=first + at) for at, size in cuts]
+    # Pushed: a zero byte without that, alone and first, would be a keep-alive.
+    flags = ACK | PSH
+    found += [talk.segment(0, data[at : at + n], seq=first + at, flags=flags) for at, n in cuts]
     if has_fin:
         found.append(talk.segment(0, b"", seq=first + len(data), flags=FIN | ACK))
     return found

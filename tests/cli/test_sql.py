@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from oracles.lakes import stage_frames
+from pyarrow import parquet as pq
 
 from wireloom.cli.sql import _statements
 from wireloom.lake import Lake
@@ -85,11 +86,30 @@ def test_statements_end_at_semicolons_outside_quotes(text: str, wanted: list[str
     assert _statements(text) == wanted
 
 
-def test_no_column_of_errors_is_a_keyword() -> None:
+def test_columns_that_are_keywords_are_those_that_the_help_names(run: Any) -> None:
     duckdb = pytest.importorskip("duckdb")
-    from wireloom.tables import table
+    from wireloom.tables import table, table_names
 
+    found = set()
     with duckdb.connect() as database:
-        for column in table("errors").names:
-            database.execute(f'create or replace table t as select 1 as "{column}"').fetchall()
-            assert database.execute(f"select {column} from t").fetchall() == [(1,)]
+        for name in table_names():
+            for column in table(name).names:
+                database.execute(f'create or replace table "{name}" as select 1 as "{column}"')
+                for written in (f'"{column}"', f"{name}.{column}"):
+                    rows = database.execute(f"select {written} from {name}").fetchall()
+                    assert rows == [(1,)]
+                try:
+                    database.execute(f"select {column} from {name}")
+                except duckdb.ParserException:
+                    found.add(f"{name}.{column}")
+    assert found == {"gaps.offset", "nrep.trailing"}
+    said = run("sql", "--help").stdout
+    assert all(name in said for name in found)
+
+
+def test_columns_of_the_same_name_are_all_there(run: Any, lake: Path, tmp_path: Path) -> None:
+    query = "select 1 as a, 2 as a, 3 as a_1, 4 as a"
+    wanted = {"a": 1, "a_2": 2, "a_1": 3, "a_3": 4}
+    assert rows(run("sql", lake, query, "--json").stdout) == [wanted]
+    run("sql", lake, query, "-o", tmp_path / "x.parquet")
+    assert pq.read_table(tmp_path / "x.parquet").to_pylist() == [wanted]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from oracles.lakes import stage_frames
+from pyarrow import feather
+from pyarrow import parquet as pq
 
 from wireloom.cli import main
 from wireloom.lake import Lake
@@ -25,10 +29,51 @@ def test_decode_refuses_a_suffix_it_does_not_write(run: Any, capture: Path, name
     assert target.read_bytes().startswith(b"{")
 
 
-def test_sql_does_not_write_a_text_table_into_a_parquet_file(run: Any, tmp_path: Path) -> None:
+def test_sql_writes_a_parquet_or_arrow_file(run: Any, tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
     lake = Lake.create(tmp_path / "lake")
+    with lake.write() as writing:
+        writing.commit(stage_frames(writing, [("a", 0, 5), ("a", 8, 6)]))
+    # A name for which there is an encoding of numbers, and a text in it.
+    query = "select frame_offset, type_name, 'x' as \"offset\", 1.5 as r from frames order by 1"
+    rows = [json.loads(line) for line in run("sql", lake.path, query, "--json").stdout.splitlines()]
+    assert len(rows) == 2
+    read = {".parquet": pq.read_table, ".arrow": feather.read_table, ".PARQUET": pq.read_table}
+    for suffix, reader in read.items():
+        target = tmp_path / f"x{suffix}"
+        run("sql", lake.path, query, "-o", target)
+        found = reader(target)
+        assert [{**row, "r": str(row["r"])} for row in found.to_pylist()] == rows
+        assert found.schema.field("frame_offset").type == pa.int64()
+        assert "exists" in run("sql", lake.path, query, "-o", target, code=2).stderr
+        run("sql", lake.path, "select 1 as one where false", "-o", target, "--force")
+        assert reader(target).schema.names == ["one"]
+    run("sql", lake.path, query, "-o", target, "--force", "--json")
+    assert target.read_bytes().startswith(b"{")
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("select interval 1 month as i", "interval"),
+        ("select source::int from frames", "Could not convert"),
+    ],
+)
+def test_sql_leaves_no_file_that_it_cannot_write(
+    run: Any, tmp_path: Path, query: str, why: str
+) -> None:
+    pytest.importorskip("duckdb")
+    lake = Lake.create(tmp_path / "lake")
+    with lake.write() as writing:
+        writing.commit(stage_frames(writing, [("a", 0, 5)]))
     target = tmp_path / "x.parquet"
-    said = run("sql", lake.path, "select 1", "-o", target, code=2).stderr
+    assert why in run("sql", lake.path, query, "-o", target, code=1).stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["lake"]
+
+
+def test_a_command_without_tables_does_not_write_a_parquet_file(run: Any, tmp_path: Path) -> None:
+    target = tmp_path / "x.parquet"
+    said = run("formats", "-o", target, code=2).stderr
     assert ".parquet is no suffix that this command writes" in said
     assert not target.exists()
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from oracles.lakes import lake_tables, sorted_rows
+from pyarrow import parquet as pq
 
 from wireloom.cli import main
 from wireloom.errors import DecodeError
@@ -165,6 +166,15 @@ def test_commands_on_a_lake(spark: SparkSession, captures: list[Path], tmp_path:
         lines = run("sql", root, query, "--json", "--engine", engine).stdout.splitlines()
         answers.append([json.loads(line) for line in lines])
     assert answers[0] == answers[1] != []
+    for engine in ("spark", "duckdb"):
+        target = str(tmp_path / f"{engine}.parquet")
+        run("sql", root, query, "-o", target, "--engine", engine)
+        assert pq.read_table(target).to_pylist() == answers[0]
+    nothing = ["sql", root, "create temporary view v as select 1", "--engine", "spark"]
+    refused = CliRunner().invoke(main, [*nothing, "-o", str(tmp_path / "x.parquet")])
+    assert "no answer to write" in refused.stderr
+    same = run("sql", root, "select 1 as a, 2 as a", "--json", "--engine", "spark").stdout
+    assert json.loads(same) == {"a": 1, "a_1": 2}
     spark.sql("select 1").collect()  # the commands left it running
     wrong = CliRunner().invoke(main, ["sql", root, "not sql", "--engine", "spark"])
     assert wrong.exit_code == 1

@@ -97,7 +97,7 @@ class Dropped:
 
     stream: Stream
     offset: int
-    """Where the stream was when they came."""
+    """Where the stream was when that was clear."""
     ts_ns: int
     code: str
     """``stray``, ``checksum``, ``before_start``, ``late`` or ``conflict``."""

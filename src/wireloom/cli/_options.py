@@ -227,9 +227,11 @@ class OutputOptions:
     path: str | None
     """None is stdout."""
     force: bool
+    is_binary: bool = False
+    """Whether it is a Parquet or Arrow file, and the style does not matter."""
 
 
-def _style(values: dict[str, Any], default: Style, folder: bool) -> Style:
+def _style(values: dict[str, Any], default: Style, folder: bool, files: bool) -> Style:
     """What the output looks like: as asked for, or as the suffix of the file says.
 
     Raises:
@@ -243,30 +245,31 @@ def _style(values: dict[str, Any], default: Style, folder: bool) -> Style:
     is_device = os.path.exists(path) and not os.path.isfile(path)  # and folders
     if not suffix or suffix in SUFFIXES or is_device or (folder and path.endswith(("/", os.sep))):
         return SUFFIXES.get(suffix, default)
-    if folder and suffix in TABLE_SUFFIXES:
+    if files and suffix in TABLE_SUFFIXES:
         return default
     if path in (values.get("sources") or ()):
         return default  # the command refuses to overwrite its input, which matters more
-    known = ", ".join((*SUFFIXES, *(TABLE_SUFFIXES if folder else ())))
+    known = ", ".join((*SUFFIXES, *(TABLE_SUFFIXES if files else ())))
     raise click.UsageError(
         f"{escape(path)}: {escape(suffix)} is no suffix that this command writes; there are "
         f"{known}, or choose with --json, --csv or --table"
     )
 
 
-def output_options(default: Style, folder: bool = False) -> Decorator:
+def output_options(default: Style, folder: bool = False, files: bool = False) -> Decorator:
     """``--json --csv --table -o --force``; the command gets them as `writing`.
 
     Args:
         default: the style when nothing says otherwise.
-        folder: whether the output may also be a folder of tables.
+        folder: whether the output may also be a folder of tables, or a file of one.
+        files: whether it may also be a Parquet or Arrow file.
     """
+    files = files or folder
     text = "Write to this file; its suffix chooses json, csv or table."
+    if files:
+        text = "Write to this file; its suffix chooses json, csv, table, parquet or arrow."
     if folder:
-        text = (
-            "Write to this file; its suffix chooses json, csv, table, parquet or arrow. A folder, "
-            "or a name that ends with /, gets Parquet files."
-        )
+        text += " A folder, or a name that ends with /, gets Parquet files."
     options = (
         click.option("--json", "style", flag_value="json", help="Write one JSON object a line."),
         click.option("--csv", "style", flag_value="csv", help="Write comma-separated values."),
@@ -283,9 +286,15 @@ def output_options(default: Style, folder: bool = False) -> Decorator:
     def decorate(command: _Command) -> _Command:
         @wraps(command)
         def collected(**values: Any) -> Any:
-            style = _style(values, default, folder)
+            is_free = values["style"] is None
+            style = _style(values, default, folder, files)
             path = values.pop("output")
-            writing = OutputOptions(style, None if path == "-" else path, values.pop("force"))
+            writing = OutputOptions(
+                style,
+                None if path == "-" else path,
+                values.pop("force"),
+                is_free and suffix_of(path) in TABLE_SUFFIXES,
+            )
             return command(writing=writing, **values)
 
         return apply(options, collected)

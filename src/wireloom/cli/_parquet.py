@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import click
 import pyarrow as pa
@@ -29,6 +29,7 @@ __all__ = [
     "TableFiles",
     "Written",
     "file_schema",
+    "write_batches",
 ]
 
 ROW_GROUP_ROWS = GROUP_ROWS
@@ -69,6 +70,39 @@ def file_schema(table: Table, suffix: str = ".parquet") -> pa.Schema:
             for field, other in zip(arrow_schema(table), plain, strict=True)
         ]
     )
+
+
+def write_batches(
+    stream: IO[bytes], suffix: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+) -> None:
+    """Write rows of any columns, as Parquet or Arrow; those with dictionaries as plain text.
+
+    Raises:
+        ArrowException: the file format has no such type.
+    """
+    plain = pa.schema([field.with_type(_plain_type(field.type)) for field in schema])
+    if suffix == ".arrow":
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with pa.ipc.new_file(stream, plain, options=options) as file:
+            for batch in batches:
+                file.write_batch(batch.cast(plain))
+        return
+    with parquet_writer(stream, plain) as writer:
+        waiting: list[pa.RecordBatch] = []
+        rows = size = 0
+        for batch in batches:
+            waiting.append(batch.cast(plain))
+            rows += batch.num_rows
+            size += waiting[-1].nbytes
+            if rows >= ROW_GROUP_ROWS or size >= ROW_GROUP_BYTES:
+                write_group(writer, waiting, plain)
+                waiting, rows, size = [], 0, 0
+        if waiting:
+            write_group(writer, waiting, plain)
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 class _Writer:

@@ -12,7 +12,8 @@ import click
 from wireloom.cli._help import Command, examples
 from wireloom.cli._input import PathOrDash, open_binary
 from wireloom.cli._lake import spark_session
-from wireloom.cli._options import OutputOptions, output_options
+from wireloom.cli._options import OutputOptions, output_options, suffix_of
+from wireloom.cli._output import binary_output
 from wireloom.cli._sinks import open_sink
 from wireloom.errors import OptionError, StateError
 from wireloom.view import escape
@@ -35,6 +36,7 @@ _BATCH = 1024
         'wireloom sql lake "select date, count(*) from fields group by date" --engine spark',
         "wireloom sql lake - < report.sql",
         "wireloom sql lake --file report.sql --csv -o report.csv",
+        'wireloom sql lake "select stream, gaps.offset, length from gaps" -o gaps.parquet',
     ),
 )
 @click.argument("lake", type=click.Path(exists=True, file_okay=False))
@@ -54,7 +56,7 @@ _BATCH = 1024
 )
 @click.option("--master", metavar="URL", help="Where Spark runs; this machine if left out.")
 @click.option("-q", "--quiet", is_flag=True, help="Do not say which engine answered.")
-@output_options("table")
+@output_options("table", files=True)
 def command(
     lake: str,
     query: str | None,
@@ -69,6 +71,9 @@ def command(
     Its tables have the names that `wireloom tables` lists. A QUERY of - is read from stdin. Several
     statements are divided by semicolons, and the last one answers. The dialect is that of the
     engine, which is named on stderr; --engine makes sure of it.
+
+    Two columns have names that DuckDB takes for words of its own: write gaps.offset and
+    nrep.trailing, with the table before them, or put them in double quotes.
     """
     from wireloom.lake import Lake
 
@@ -78,13 +83,36 @@ def command(
     if engine == "auto":
         engine = "duckdb" if find_spec("duckdb") else "spark"
     ask = _duckdb if engine == "duckdb" else _spark
-    rows = ask(opened, text, master)
-    names = next(rows)
-    with open_sink(writing, list(names)) as sink:
-        for row in rows:
-            sink.write(row)
+    if writing.is_binary:
+        _write_file(writing, ask(opened, text, master, True))
+    else:
+        rows = ask(opened, text, master, False)
+        names = next(rows)
+        with open_sink(writing, list(names)) as sink:
+            for row in rows:
+                sink.write(row)
     if not quiet:
         click.echo(f"answered by {'DuckDB' if engine == 'duckdb' else 'Spark'}", err=True)
+
+
+def _write_file(writing: OutputOptions, found: Iterator[Any]) -> None:
+    """Write the answer as a Parquet or Arrow file, with the types that it has.
+
+    Raises:
+        ClickException: there are no columns, or they have types that such a file cannot hold.
+    """
+    import pyarrow as pa
+
+    from wireloom.cli._parquet import write_batches
+
+    schema = next(found)
+    if not schema:
+        raise click.ClickException("the last statement has no answer to write")
+    with binary_output(writing.path, writing.force) as stream:
+        try:
+            write_batches(stream, suffix_of(writing.path), schema, found)
+        except pa.ArrowException as error:
+            raise _refused(f"{writing.path}: {error}") from error
 
 
 def _text(query: str | None, file: str | None) -> str:
@@ -141,8 +169,8 @@ def _refused(text: str) -> click.ClickException:
     return click.ClickException("\n".join(map(escape, text.splitlines())))
 
 
-def _duckdb(lake: Lake, text: str, _: str | None) -> Iterator[Any]:
-    """The names of the columns, then the rows.
+def _duckdb(lake: Lake, text: str, _: str | None, is_arrow: bool) -> Iterator[Any]:
+    """The names of the columns, then the rows; or the schema, then record batches.
 
     Raises:
         StateError: DuckDB is not installed.
@@ -172,16 +200,20 @@ def _duckdb(lake: Lake, text: str, _: str | None) -> Iterator[Any]:
                 yield []
                 return
             reader = found.to_arrow_reader(_BATCH)
-            yield reader.schema.names
-            for batch in reader:
-                yield from (_plain(row) for row in batch.to_pylist())
+            names = _unlike(reader.schema.names)
+            fields = zip(reader.schema, names, strict=True)
+            schema = pa.schema([field.with_name(name) for field, name in fields])
+            yield schema if is_arrow else names
+            for raw in reader:
+                batch = raw.rename_columns(names)
+                yield from [batch] if is_arrow else (_plain(row) for row in batch.to_pylist())
         except (duckdb.Error, pa.ArrowException) as error:
             # Also while rows come: a value that cannot be cast is found on the way.
             raise _refused(str(error)) from error
 
 
-def _spark(lake: Lake, text: str, master: str | None) -> Iterator[Any]:
-    """The names of the columns, then the rows.
+def _spark(lake: Lake, text: str, master: str | None, is_arrow: bool) -> Iterator[Any]:
+    """The names of the columns, then the rows; or the schema, then record batches.
 
     Raises:
         OptionError: the master is ``none``.
@@ -200,11 +232,29 @@ def _spark(lake: Lake, text: str, master: str | None) -> Iterator[Any]:
             for statement in first:
                 spark.sql(statement)
             found = spark.sql(last)
+            found = found.toDF(*_unlike(found.columns))
+            if is_arrow:
+                table = found.toArrow()
+                yield table.schema
+                yield from table.to_batches()
+                return
             yield found.columns
             for row in found.toLocalIterator():
                 yield _plain(row.asDict(recursive=True))
         except PySparkException as error:
             raise _refused(str(error).partition("\n\nJVM")[0]) from error
+
+
+def _unlike(names: list[str]) -> list[str]:
+    """The names, with a number behind each that was there before: a row is kept by its names."""
+    found: dict[str, None] = {}
+    for name in names:
+        new, number = name, 0
+        while new in found or (number and new in names):
+            number += 1
+            new = f"{name}_{number}"
+        found[new] = None
+    return list(found)
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

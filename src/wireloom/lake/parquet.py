@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import IO, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,7 +19,7 @@ _KEY_NUMBERS: Final = ("frame_offset", "frame_length", "ts_ns", "ts", "offset", 
 
 
 def parquet_writer(
-    sink: pa.NativeFile,
+    sink: pa.NativeFile | IO[bytes],
     schema: pa.Schema,
     *,
     compression: str = "zstd",
@@ -35,7 +35,12 @@ def parquet_writer(
         level: of zstd. Higher ones cost much time and save little: most columns are encoded.
         store_schema: whether Arrow's readers get these types exactly, with their dictionaries.
     """
-    plain = [name for name in schema.names if name in _KEY_NUMBERS]
+    plain = [
+        field.name
+        for field in schema
+        if field.name in _KEY_NUMBERS
+        and (pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type))
+    ]
     return pq.ParquetWriter(
         sink,
         schema,

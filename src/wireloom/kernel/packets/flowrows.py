@@ -40,8 +40,9 @@ S_DUPLICATE = cython.declare(cython.int, 28)
 S_DROPPED = cython.declare(cython.int, 29)
 S_MISSING = cython.declare(cython.int, 30)
 S_CONFLICT = cython.declare(cython.int, 31)
-S_AGE = cython.declare(cython.int, 32)  # rounds of eviction before the flow was first seen
-S_SIZE = cython.declare(cython.int, 33)
+S_ASIDE = cython.declare(cython.int, 32)  # first node that may be of the next stream
+S_AGE = cython.declare(cython.int, 33)  # rounds of eviction before the flow was first seen
+S_SIZE = cython.declare(cython.int, 34)
 
 # Bits of S_FLAGS.
 F_KNOWN = cython.declare(cython.int, 1)  # S_FIRST is known
@@ -51,6 +52,7 @@ F_FINAL = cython.declare(cython.int, 8)  # S_FINAL is known
 F_RESET = cython.declare(cython.int, 16)
 F_CLOSED = cython.declare(cython.int, 32)  # all was delivered
 F_DOUBT = cython.declare(cython.int, 64)  # only a bad header told where it is: S_STRAY is next
+F_PROBED = cython.declare(cython.int, 128)  # a keep-alive told where it is, and nothing since
 
 
 @cython.final
@@ -79,11 +81,11 @@ class FlowRows:
         self.capacity = flows
 
     def holders(self) -> list[int]:
-        """The flows that hold segments, the one whose hole is oldest first."""
+        """The flows that keep segments, the one whose hole is oldest first."""
         found = [
             (self.state[flow * S_SIZE + S_HOLE_AT], flow)
             for flow in range(self.capacity)
-            if self.state[flow * S_SIZE + S_HEAD]
+            if self.state[flow * S_SIZE + S_HEAD] or self.state[flow * S_SIZE + S_ASIDE]
         ]
         return [number for _, number in sorted(found)]
 

@@ -8,6 +8,10 @@ cdef class ReorderBuffer:
     cdef unsigned char[::1] bad
     cdef bint has_room(self, Py_ssize_t size) noexcept nogil
     cdef void hold(self, long long* row, long long offset, Py_ssize_t at, long long size, long long cut, int bad, long long ts, const unsigned char* data, Py_ssize_t end) noexcept nogil
+    cdef void set_aside(self, long long* row, long long seq, Py_ssize_t at, long long size, long long cut, long long ts, const unsigned char* data, Py_ssize_t end) noexcept nogil
+    cdef void drop_aside(self, long long* row) noexcept nogil
+    cdef Py_ssize_t take(self) noexcept nogil
+    cdef void give_back(self, Py_ssize_t node) noexcept nogil
     cdef Py_ssize_t insert(self, long long* row, Py_ssize_t before, Py_ssize_t after) noexcept nogil
     cdef void pop(self, long long* row) noexcept nogil
     cdef void remove(self, long long* row, Py_ssize_t node) noexcept nogil

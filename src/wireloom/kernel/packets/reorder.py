@@ -3,12 +3,15 @@
 Each flow has a list of nodes that do not overlap; the bytes are copied to one store. A new node is
 looked for from the end, then from the place of the last one, so that the usual orders of arrival
 (straight on behind a hole, or backwards) take one step each.
+
+A flow's segments that may be the start of another stream are in a second list, a short one.
 """
 
 from __future__ import annotations
 
 from wireloom.kernel import shim as cython
 from wireloom.kernel.packets.flowrows import (
+    S_ASIDE,
     S_DUPLICATE,
     S_FINGER,
     S_HEAD,
@@ -170,11 +173,54 @@ class ReorderBuffer:
                 return
             before = after
 
-    def insert(self, row, before, after):
-        """Link a new node between two."""
+    def set_aside(self, row, seq, at, size, cut, ts, data, end):
+        """Keep a segment, whole, behind the others that may be of the next stream."""
+        node: cython.Py_ssize_t = self.take()
+        before: cython.Py_ssize_t = row[S_ASIDE]
+        store = cython.address(self.store[0]) if cython.compiled else self.store
+        self.next[node] = 0
+        self.offset[node] = seq
+        self.size[node] = cython.cast(cython.int, size)
+        self.cut[node] = cython.cast(cython.int, cut)
+        self.ts[node] = ts
+        self.at[node] = self.store_used
+        if at >= 0:
+            copy_bytes(store, self.store_used, data, at, at + size, end)
+        else:
+            copy_bytes(store, self.store_used, store, ~at, ~at + size, self.store_used)
+        self.store_used += size
+        self.cost += size + _NODE_COST
+        if before == 0:
+            row[S_ASIDE] = node
+            return
+        while self.next[before]:
+            before = self.next[before]
+        self.next[before] = cython.cast(cython.int, node)
+
+    def drop_aside(self, row):
+        """Take the first of them out of the list."""
+        node: cython.Py_ssize_t = row[S_ASIDE]
+        row[S_ASIDE] = self.next[node]
+        self.give_back(node)
+
+    def take(self):
+        """A node that is free."""
         node: cython.Py_ssize_t = self.free
         self.free = self.next[node]
         self.free_count -= 1
+        return node
+
+    def give_back(self, node):
+        """Let a node be free again; its bytes stay in the store until room is made."""
+        self.cost -= self.size[node] + _NODE_COST
+        self.size[node] = 0
+        self.next[node] = cython.cast(cython.int, self.free)
+        self.free = node
+        self.free_count += 1
+
+    def insert(self, row, before, after):
+        """Link a new node between two."""
+        node: cython.Py_ssize_t = self.take()
         self.prev[node] = cython.cast(cython.int, before)
         self.next[node] = cython.cast(cython.int, after)
         if before:
@@ -211,8 +257,4 @@ class ReorderBuffer:
         self.bad[node] = 0
         row[S_NODES] -= 1
         row[S_HELD] -= self.size[node] + _NODE_COST
-        self.cost -= self.size[node] + _NODE_COST
-        self.size[node] = 0
-        self.next[node] = cython.cast(cython.int, self.free)
-        self.free = node
-        self.free_count += 1
+        self.give_back(node)

@@ -28,7 +28,9 @@ cdef class Streams:
     cdef void displace(self, long long* row, Py_ssize_t flow, long long offset, long long stop) noexcept nogil
     cdef void discard(self, long long* row, Py_ssize_t flow, Py_ssize_t node) noexcept nogil
     cdef bint is_due(self, long long* row) noexcept nogil
-    cdef bint is_stray(self, long long* row, long long seq, long long total) noexcept nogil
+    cdef bint is_stray(self, long long* row, Py_ssize_t flow, long long seq, long long total) noexcept nogil
+    cdef void restart(self, long long* row, Py_ssize_t flow, long long seq, long long ts) noexcept nogil
+    cdef void forget(self, long long* row, Py_ssize_t flow) noexcept nogil
     cdef void release(self, long long* row, Py_ssize_t flow) noexcept nogil
     cdef void declare(self, long long* row, Py_ssize_t flow) noexcept nogil
     cdef void flush(self, long long* row, Py_ssize_t flow) noexcept nogil

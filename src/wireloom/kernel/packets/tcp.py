@@ -8,7 +8,9 @@ The rules, which `wireloom.captures` states for users:
 * Segments behind a hole are held, with hard limits; a hole that is not filled in time becomes a
   gap. Acknowledgements are not needed, so one direction alone is enough.
 * A SYN with another sequence number, or three segments in a row far away from what is expected,
-  start a new stream.
+  start a new stream. The first two are set aside until the third tells whose they are.
+* A zero byte alone at the start of a capture, without a push flag, is a keep-alive: it repeats the
+  byte before the stream.
 * Checksums count in a stream whose first segment had a good one. Segments longer than an MTU, or
   with a checksum that was left to the network card, show that bad ones are normal after all, and so
   does a quarter of bad ones: from then on they do not count. Until then a segment with a bad one
@@ -29,8 +31,10 @@ from wireloom.kernel.packets.flowrows import (
     F_DOUBT,
     F_FINAL,
     F_KNOWN,
+    F_PROBED,
     F_RESET,
     F_STARTED,
+    S_ASIDE,
     S_BAD,
     S_BAD_AT,
     S_CAPTURED,
@@ -85,6 +89,7 @@ from wireloom.kernel.packets.streamevents import (
     PIECE_SUSPECT,
     StreamEvents,
 )
+from wireloom.kernel.primitives import u8
 
 __all__ = [
     "TCP_DONE",
@@ -103,6 +108,8 @@ TCP_PRESSURE = cython.declare(cython.int, 2)
 TCP_FIN = cython.declare(cython.int, 1)
 TCP_SYN = cython.declare(cython.int, 2)
 TCP_RST = cython.declare(cython.int, 4)
+TCP_PSH = cython.declare(cython.int, 8)
+TCP_URG = cython.declare(cython.int, 32)
 
 SEQ_MOD = cython.declare(cython.longlong, 0x100000000)
 SEQ_MASK = cython.declare(cython.longlong, 0xFFFFFFFF)
@@ -210,8 +217,9 @@ class Streams:
         return index
 
     def give_up(self, flow: cython.Py_ssize_t) -> None:
-        """Declare all holes of a flow; see `is_full`."""
+        """Declare all holes of a flow, and drop what was set aside; see `is_full`."""
         row = self.flows.row(flow)
+        self.forget(row, flow)
         self.flush(row, flow)
 
     def finish(self, flow: cython.Py_ssize_t, why: cython.int) -> None:
@@ -231,6 +239,7 @@ class Streams:
         ahead: cython.longlong
         check: cython.int = CHECK_GOOD
         is_first: cython.bint = not row[S_FLAGS] & F_KNOWN
+        is_new: cython.bint = False
         self.seen += 1
         row[S_LAST] = self.seen
         if rows.status[index] == PACKET_UDP:
@@ -254,6 +263,20 @@ class Streams:
             if total == 0:
                 return
             self.begin(row, seq, ts)
+            if (
+                total == 1
+                and size
+                and not flags & (TCP_FIN | TCP_RST | TCP_PSH | TCP_URG)
+                and at >= 0
+                and u8(data, at, end) == 0
+            ):
+                row[S_FIRST] = (seq + 1) & SEQ_MASK
+                row[S_FLAGS] |= F_PROBED
+        elif row[S_FLAGS] & F_PROBED and total > 1:
+            row[S_FLAGS] &= ~F_PROBED
+            if (seq + 1) & SEQ_MASK == row[S_FIRST] and row[S_NEXT] == 0 and row[S_HEAD] == 0:
+                # It probed a window: its byte is one of the stream's.
+                row[S_FIRST] = seq
         if row[S_FLAGS] & F_DOUBT and total and not is_first:
             row[S_FLAGS] &= ~F_DOUBT
             if (
@@ -293,17 +316,20 @@ class Streams:
             # The common case: the next bytes, and nothing is held.
             row[S_PACKETS] += 1
             row[S_CAPTURED] += size
-            row[S_STRAYS] = 0
+            if row[S_STRAYS]:
+                self.forget(row, flow)
             self.append(row, flow, at, size, ts)
             return
         if ahead > self.max_ahead or ahead + total < -self.max_behind:
             if total == 0:
                 return
-            if self.is_stray(row, seq, total):
-                self.refuse(row, flow, at, size, ts, DROP_STRAY)
+            if self.is_stray(row, flow, seq, total):
+                if row[S_HEAD] == 0:
+                    row[S_HOLE_AT] = self.seen
+                self.held.set_aside(row, seq, at, size, total - size, ts, data, end)
                 return
-            self.end(row, flow, END_RESTART)
-            self.begin(row, seq, ts)
+            self.restart(row, flow, seq, ts)
+            is_new = True
             ahead = 0
         elif row[S_FLAGS] & F_CLOSED and ahead >= 0:
             if total == 0:
@@ -314,10 +340,13 @@ class Streams:
         if total:
             if not row[S_FLAGS] & F_STARTED:
                 self.start(row, flow, ts)
+                is_new = True
+            if is_new:
                 check = segment_check(rows, index, data, end, store)
                 if check == CHECK_GOOD:
                     row[S_FLAGS] |= F_CHECKED
                 elif check == CHECK_BAD and (is_first or ahead):
+                    self.forget(row, flow)
                     self.doubt(row, seq + total)
             row[S_PACKETS] += 1
             row[S_CAPTURED] += size
@@ -377,8 +406,8 @@ class Streams:
             self.displace(row, flow, offset, offset + size)
         if row[S_HEAD] == 0 and offset <= row[S_NEXT]:
             if size:
+                self.forget(row, flow)
                 self.append(row, flow, at, size, ts)
-                row[S_STRAYS] = 0
             if offset + total > row[S_NEXT]:
                 self.gap(row, flow, offset + total - row[S_NEXT], ts)
             return
@@ -391,8 +420,8 @@ class Streams:
             # Nothing of it was kept that is new, but what it says was not captured is a gap.
             self.skip(row, flow, offset + total - row[S_NEXT], ts)
         if self.is_due(row):
+            self.forget(row, flow)
             self.release(row, flow)
-            row[S_STRAYS] = 0
             row[S_HOLE] = ts
             row[S_HOLE_AT] = self.seen
         self.keep_limits(row, flow, ts)
@@ -559,6 +588,7 @@ class Streams:
         elif row[S_FLAGS] & F_FINAL:
             why = END_FIN
         if row[S_FLAGS] & F_KNOWN:
+            self.forget(row, flow)
             self.flush(row, flow)
             if row[S_FLAGS] & F_FINAL and row[S_FINAL] > row[S_NEXT]:
                 if not row[S_FLAGS] & F_STARTED:
@@ -573,13 +603,54 @@ class Streams:
             self.pieces.end_count += 1
         row[S_FLAGS] = 0
 
-    def is_stray(self, row, seq, total):
+    def is_stray(self, row, flow, seq, total):
         """Whether a segment far from what is expected is one alone; else it starts a stream."""
         if row[S_FLAGS] & F_CLOSED:
             return False
-        row[S_STRAYS] = row[S_STRAYS] + 1 if row[S_STRAYS] and row[S_STRAY] == seq else 1
+        if row[S_STRAY] != seq:
+            self.forget(row, flow)
+        if row[S_STRAYS] + 1 == _STRAYS:
+            return False
+        row[S_STRAYS] += 1
         row[S_STRAY] = (seq + total) & SEQ_MASK
-        return row[S_STRAYS] < _STRAYS
+        return True
+
+    def restart(self, row, flow, seq, ts):
+        """End a stream, and start the next one with what was set aside if `seq` continues that."""
+        node: cython.Py_ssize_t = row[S_ASIDE]
+        if row[S_STRAY] != seq:
+            node = 0
+        else:
+            row[S_ASIDE] = 0
+        self.end(row, flow, END_RESTART)
+        if node == 0:
+            self.begin(row, seq, ts)
+            return
+        self.begin(row, self.held.offset[node], self.held.ts[node])
+        self.start(row, flow, self.held.ts[node])
+        row[S_ASIDE] = node
+        while row[S_ASIDE]:
+            node = row[S_ASIDE]
+            row[S_PACKETS] += 1
+            row[S_CAPTURED] += self.held.size[node]
+            if self.held.size[node]:
+                self.append(
+                    row, flow, ~self.held.at[node], self.held.size[node], self.held.ts[node]
+                )
+            if self.held.cut[node]:
+                self.gap(row, flow, self.held.cut[node], self.held.ts[node])
+            self.held.drop_aside(row)
+
+    def forget(self, row, flow):
+        """Drop the segments that were set aside: they start no stream."""
+        node: cython.Py_ssize_t
+        while row[S_ASIDE]:
+            node = row[S_ASIDE]
+            self.refuse(
+                row, flow, ~self.held.at[node], self.held.size[node], self.held.ts[node], DROP_STRAY
+            )
+            self.held.drop_aside(row)
+        row[S_STRAYS] = 0
 
     def is_due(self, row):
         """Whether the first held segment is the next one, and need not wait for a good copy."""

@@ -16,11 +16,8 @@ import os
 import stat
 import tempfile
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import fields
-from itertools import repeat
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,15 +26,14 @@ from wireloom.formats.qform.dictionary.model import (
     MAX_SIZE,
     Dictionary,
     Entry,
-    Member,
-    Problem,
     TssType,
 )
 from wireloom.formats.qform.dictionary.source import Source
+from wireloom.formats.qform.dictionary.table import FORM, EntryTable
 
 __all__ = ["PARSER_VERSION", "cache_directory", "cache_key", "fetch", "store"]
 
-PARSER_VERSION: Final = 1
+PARSER_VERSION: Final = 2
 """Raised whenever the same text would give another dictionary, or the layout below changes."""
 
 _MAX_BYTES: Final = 64 << 20
@@ -46,13 +42,6 @@ _MAX_FILES: Final = 64
 _STALE_SECONDS: Final = 3600.0
 """No writer takes that long."""
 _effective_user: Final[Callable[[], int] | None] = getattr(os, "geteuid", None)
-_FORM: Final = -1
-"""In the column of types."""
-_TYPES: Final = {_FORM: None, **{tss_type.value: tss_type for tss_type in TssType}}
-_IS_FIXED: Final = tuple(bool(flags & 1) for flags in range(8))
-_IS_PRIMITIVE: Final = tuple(bool(flags & 2) for flags in range(8))
-_IS_PARTIAL: Final = tuple(bool(flags & 4) for flags in range(8))
-"""By the number in the column of flags."""
 
 
 def cache_directory() -> Path | None:
@@ -174,82 +163,68 @@ def _prune(directory: Path) -> None:
 
 
 def _to_json(dictionary: Dictionary) -> dict[str, object]:
-    entries = dictionary.entries
+    entries, problems = dictionary.entries, dictionary.problems
+    # The same few kinds for thousands of entries: a number each is quicker to read than three.
+    kinds: dict[tuple[int, int, int], int] = {}
     return {
         "fids": [entry.fid for entry in entries],
         "names": [entry.name for entry in entries],
-        "types": [_FORM if entry.tss_type is None else entry.tss_type.value for entry in entries],
-        "sizes": [entry.size for entry in entries],
-        "flags": [
-            entry.is_fixed | entry.is_primitive << 1 | entry.is_partial << 2 for entry in entries
-        ],
+        "kind": [kinds.setdefault(_kind(entry), len(kinds)) for entry in entries],
+        "kinds": list(map(list, kinds)),
         "members": [
             [index, member.name, member.fid]
             for index, entry in enumerate(entries)
             for member in entry.members
         ],
-        "problems": [
-            [problem.reason, problem.file, problem.line, problem.is_error]
-            for problem in dictionary.problems
-        ],
+        "reasons": [problem.reason for problem in problems],
+        "files": [problem.file for problem in problems],
+        "lines": [problem.line for problem in problems],
+        "errors": [problem.is_error for problem in problems],
     }
 
 
+def _kind(entry: Entry) -> tuple[int, int, int]:
+    number = FORM if entry.tss_type is None else entry.tss_type.value
+    flags = entry.is_fixed | entry.is_primitive << 1 | entry.is_partial << 2
+    return number, entry.size, flags
+
+
 def _from_json(data: object) -> Dictionary:
-    """The dictionary again.
+    """The dictionary again; its entries are made when they are used.
 
     Raises:
         ValueError: the data is not what `_to_json` gives.
     """
     if not isinstance(data, dict):
         raise ValueError("not an object")
-    fids = _numbers(data.get("fids"), -(1 << 31), (1 << 31) - 1)
-    sizes = _numbers(data.get("sizes"), 0, MAX_SIZE)
-    flags = _numbers(data.get("flags"), 0, 7)
-    types = _numbers(data.get("types"), _FORM, max(TssType))
-    names = _strings(data.get("names"))
-    _require(len(fids) == len(sizes) == len(flags) == len(types) == len(names))
-    _require(all(0 < len(name) <= MAX_NAME_LEN for name in names))
-    members: dict[int, list[Member]] = {}
-    indexes, member_names, member_fids = _columns(data.get("members"), 3)
-    _strings(member_names)
-    _numbers(member_fids, -(1 << 31), (1 << 31) - 1)
-    for index, name, fid in zip(
-        _numbers(indexes, 0, len(fids) - 1), member_names, member_fids, strict=True
-    ):
-        members.setdefault(index, []).append(Member(name, fid))
-    columns: dict[str, Iterable[Any]] = {
-        "fid": fids,
-        "name": names,
-        "tss_type": map(_TYPES.__getitem__, types),
-        "size": sizes,
-        "is_fixed": map(_IS_FIXED.__getitem__, flags),
-        "is_primitive": map(_IS_PRIMITIVE.__getitem__, flags),
-        "is_partial": map(_IS_PARTIAL.__getitem__, flags),
-        "members": repeat((), len(fids))
-        if not members
-        else [tuple(members[index]) if index in members else () for index in range(len(fids))],
-    }
-    return Dictionary(_entries(columns, len(fids)), _problems(data.get("problems")))
-
-
-def _entries(columns: Mapping[str, Iterable[Any]], count: int) -> tuple[Entry, ...]:
-    """Entries with these attributes, made column by column: a third of the time of row by row."""
-    made = tuple(map(object.__new__, repeat(Entry, count)))
-    assert columns.keys() == {each.name for each in fields(Entry) if each.init}
-    for name, values in columns.items():
-        # The slot itself: an entry is frozen, and nobody has seen these yet.
-        deque(map(vars(Entry)[name].__set__, made, values), maxlen=0)
-    return made
-
-
-def _problems(data: object) -> tuple[Problem, ...]:
-    reasons, files, lines, errors = _columns(data, 4)
-    _require(set(map(type, errors)) <= {bool})
-    columns = zip(
-        _strings(reasons), _strings(files), _numbers(lines, 0, 1 << 31), errors, strict=True
+    types, sizes, flags = _columns(data.get("kinds"), 3)
+    kinds = zip(
+        _numbers(types, FORM, max(TssType)),
+        _numbers(sizes, 0, MAX_SIZE),
+        _numbers(flags, 0, 7),
+        strict=True,
     )
-    return tuple(Problem(*row) for row in columns)
+    fids = _numbers(data.get("fids"), -(1 << 31), (1 << 31) - 1)
+    names = _strings(data.get("names"))
+    kind = _numbers(data.get("kind"), 0, len(types) - 1)
+    _require(len(fids) == len(kind) == len(names))
+    lengths = set(map(len, names))
+    _require(not lengths or (min(lengths) > 0 and max(lengths) <= MAX_NAME_LEN))
+    members: dict[int, list[tuple[str, int]]] = {}
+    indexes, member_names, member_fids = _columns(data.get("members"), 3)
+    for index, name, fid in zip(
+        _numbers(indexes, 0, len(fids) - 1),
+        _strings(member_names),
+        _numbers(member_fids, -(1 << 31), (1 << 31) - 1),
+        strict=True,
+    ):
+        members.setdefault(index, []).append((name, fid))
+    reasons, files = _strings(data.get("reasons")), _strings(data.get("files"))
+    lines, errors = _numbers(data.get("lines"), 0, 1 << 31), _list(data.get("errors"))
+    _require(set(map(type, errors)) <= {bool})
+    _require(len(reasons) == len(files) == len(lines) == len(errors))
+    notes = (reasons, files, lines, errors)
+    return Dictionary.lazy(EntryTable(fids, names, list(kinds), kind, members, notes))
 
 
 def _columns(data: object, width: int) -> list[list[Any]]:

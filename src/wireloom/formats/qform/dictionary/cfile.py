@@ -15,7 +15,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from wireloom.errors import SourceError
 from wireloom.formats.qform.dictionary.model import (
@@ -90,20 +90,21 @@ _QUOTES: Final = r'"([^"\n]*+)"'
 _TOKEN: Final = re.compile(rf"{_SKIP}(?:({{)|(}})|(;)|{_QUOTES}|({_WORDS})|())")
 _OPEN, _CLOSE, _SEMICOLON, _QUOTED, _WORD, _END = range(1, 7)
 
-# An item of nothing but ``word word;``, as nearly all are, and one such statement in it.
+# An item of nothing but ``word word;``, as nearly all are, its id apart if that is the first; and
+# one such statement.
 _STATEMENT: Final = re.compile(rf"{_SKIP}({_WORDS}){_WHITE}++({_WORDS}){_WHITE}*+;")
 _PLAIN_ITEM: Final = re.compile(
     rf"{_SKIP}(?:{_QUOTES}|({_WORDS})){_SKIP}{{"
+    rf"(?:{_SKIP}(?i:class_id){_WHITE}++([0-9]{{1,9}}+){_WHITE}*+;)?+"
     rf"((?:{_SKIP}(?:{_WORDS}){_WHITE}++(?:{_WORDS}){_WHITE}*+;)*+){_SKIP}}}"
 )
 
 _SHOWN: Final = {_OPEN: "'{'", _CLOSE: "'}'", _SEMICOLON: "';'"}
 _BOOLEANS: Final = {"true": True, "false": False}
 _MAX_DIGITS: Final = 9
-_MAX_KNOWN: Final = 4096
-"""Statements that are remembered with their meaning."""
-_NUMBER, _FLAG, _TYPE, _NOTHING = range(4)
 """More than any id or size has, and never slow to convert."""
+_MAX_KNOWN: Final = 4096
+"""Bodies of items that are remembered with their meaning."""
 _SHOWN_LEN: Final = 60
 """Characters of a name in a message: a name of a megabyte is not worth repeating."""
 
@@ -191,6 +192,18 @@ class _Item:
         return self.name[:_SHOWN_LEN]
 
 
+@dataclass(slots=True)
+class _Plain:
+    """What is common to items that differ only in their names and ids."""
+
+    is_right: bool = False
+    numbers: dict[str, int] = field(default_factory=dict)
+    flags: dict[str, bool] = field(default_factory=dict)
+    type_name: str | None = None
+    kind: tuple[TssType, int, bool, bool, bool] | None = None
+    """Of their entries: type, size and flags; None where there is something odd to tell."""
+
+
 class _Reader:
     """Reads one file, and the files it includes, into a builder."""
 
@@ -206,7 +219,7 @@ class _Reader:
         self._builder = builder
         self._find = find
         self._budget = budget
-        self._known: dict[tuple[str, str], tuple[int, str, Any]] = {}
+        self._known: dict[str, _Plain] = {}
         self._line_ends: list[int] | None = None
         self._position = 0
         self._start = 0
@@ -275,33 +288,27 @@ class _Reader:
         found = _PLAIN_ITEM.match(self._text, self._position)
         if found is None:
             return False
-        quoted, word, body = found.groups()
+        quoted, word, digits, body = found.groups()
         if word is not None and (_is_number(word) or word.lower() in KEYWORDS):
             return False
-        item = _Item(word if quoted is None else quoted, 0)
-        statements = _STATEMENT.findall(body)
-        known = self._known
-        for statement in statements:
-            # All but the ids are the same few for thousands of items.
-            meaning = known.get(statement)
-            if meaning is None:
-                meaning = _meaning(*statement)
-                if len(known) < _MAX_KNOWN:
-                    known[statement] = meaning
-            kind, keyword, value = meaning
-            if kind == _NUMBER:
-                item.numbers[keyword] = value
-            elif kind == _FLAG:
-                item.flags[keyword] = value
-            elif kind == _TYPE:
-                item.type_name = value
-            else:
-                return False
-        if len(statements) != len(item.numbers) + len(item.flags) + (item.type_name is not None):
-            return False  # one of them is repeated
-        self._start, self._position = found.start(1 if word is None else 2), found.end()
-        item.line = self._line()
-        self._define(item)
+        # All but the ids is the same for thousands of items.
+        plain = self._known.get(body)
+        if plain is None:
+            plain = _plain(body)
+            if len(self._known) < _MAX_KNOWN:
+                self._known[body] = plain
+        fid = plain.numbers.get("class_id")
+        if not plain.is_right or (digits is not None and fid is not None):
+            return False
+        name = word if quoted is None else quoted
+        if digits is not None:
+            fid = int(digits)
+        kind = plain.kind
+        if kind is None or fid is None or not self._builder.take(Entry(fid, name, *kind)):
+            self._start = found.start(1 if word is None else 2)
+            numbers = plain.numbers if fid is None else {**plain.numbers, "class_id": fid}
+            self._define(_Item(name, self._line(), numbers, plain.flags, plain.type_name))
+        self._position = found.end()
         return True
 
     def _define(self, item: _Item) -> None:
@@ -336,8 +343,7 @@ class _Reader:
         if name is None:
             self._note(item, "no DATA_TYPE; taken as OPAQUE")
             return TssType.OPAQUE
-        # Numbers too are looked up as text: one of a million digits is not worth converting.
-        known = TYPE_NAMES.get(name.lower().lstrip("0"))
+        known = _type_of(name)
         if known is None:
             self._note(item, f"no such DATA_TYPE, {name[:_SHOWN_LEN]!r}; taken as OPAQUE")
             return TssType.OPAQUE
@@ -467,16 +473,40 @@ class _Reader:
         return SourceError(reason, file=self._file, line=self._line())
 
 
-def _meaning(mixed_case: str, value: str) -> tuple[int, str, Any]:
-    """What a statement sets, which keyword, and to what; `_NOTHING` if it is not a usual one."""
-    keyword = mixed_case.lower()
-    if keyword in _NUMBERS and _is_number(value) and len(value) <= _MAX_DIGITS:
-        return _NUMBER, keyword, int(value)
-    if keyword in _FLAGS and value.lower() in _BOOLEANS:
-        return _FLAG, keyword, _BOOLEANS[value.lower()]
-    if keyword == "data_type" and value.lower() not in KEYWORDS:
-        return _TYPE, keyword, value
-    return _NOTHING, keyword, None
+def _plain(body: str) -> _Plain:
+    """What a text of nothing but ``word word;`` says."""
+    plain = _Plain()
+    statements = _STATEMENT.findall(body)
+    for mixed_case, value in statements:
+        keyword, small = mixed_case.lower(), value.lower()
+        if keyword in _NUMBERS and _is_number(value) and len(value) <= _MAX_DIGITS:
+            plain.numbers[keyword] = int(value)
+        elif keyword in _FLAGS and small in _BOOLEANS:
+            plain.flags[keyword] = _BOOLEANS[small]
+        elif keyword == "data_type" and small not in KEYWORDS:
+            plain.type_name = value
+        else:
+            return plain
+    said = len(plain.numbers) + len(plain.flags) + (plain.type_name is not None)
+    plain.is_right = len(statements) == said  # or else one of them is repeated
+    tss_type = None if plain.type_name is None else _type_of(plain.type_name)
+    is_partial = plain.flags.get("is_partial", False)
+    if tss_type is not None and (not is_partial or tss_type in PARTIAL_TYPES):
+        size = plain.numbers.get("data_size", 0)
+        is_fixed, is_primitive = (
+            plain.flags.get(flag, True) for flag in ("is_fixed", "is_primitive")
+        )
+        entry, odd = complete_entry(
+            Entry(0, "", tss_type, size, is_fixed, is_primitive, is_partial)
+        )
+        if not odd:
+            plain.kind = (tss_type, entry.size, entry.is_fixed, entry.is_primitive, is_partial)
+    return plain
+
+
+def _type_of(name: str) -> TssType | None:
+    # Numbers too are looked up as text: one of a million digits is not worth converting.
+    return TYPE_NAMES.get(name.lower().lstrip("0"))
 
 
 def _is_number(word: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -72,7 +72,7 @@ class FileKind(StrEnum):
 def detect(source: Source) -> FileKind:
     """What kind of text this is, judged by its comments and its first line of substance."""
     has_bang = False
-    for line in map(str.strip, source.text.split("\n")):
+    for line in map(str.strip, _lines(source.text)):
         if line.startswith("!"):
             has_bang = True
         elif is_field_line(line):
@@ -84,6 +84,15 @@ def detect(source: Source) -> FileKind:
                 return FileKind.RDM
             return FileKind.FLIST if _FLIST_LINE.fullmatch(line) else FileKind.CFILE
     return FileKind.RDM if has_bang else FileKind.CFILE
+
+
+def _lines(text: str) -> Iterator[str]:
+    """The lines of a text, one by one: mostly the first few tell."""
+    start = 0
+    while (stop := text.find("\n", start)) >= 0:
+        yield text[start:stop]
+        start = stop + 1
+    yield text[start:]
 
 
 def load(

@@ -7,10 +7,12 @@ loaded once can be sent to workers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from enum import IntEnum, StrEnum
-from typing import Final, Literal
+from itertools import repeat
+from typing import Final, Literal, Protocol, TypeVar
 
 from wireloom.errors import OptionError, SourceError
 
@@ -29,10 +31,17 @@ __all__ = [
     "MdType",
     "Member",
     "Problem",
+    "Table",
     "TssType",
     "check_dialect",
     "complete_entry",
+    "made_of_columns",
 ]
+
+_T = TypeVar("_T")
+
+_MANY: Final = 4096
+"""Messages after which all entries are made: from then on a plain mapping is the quicker one."""
 
 Dialect = Literal["clean", "reference"]
 """``clean`` reads the language as it is meant; ``reference`` repeats the reference's quirks."""
@@ -232,7 +241,26 @@ class Problem:
         return str(self.to_error())
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+class Table(Protocol):
+    """Entries that are made when they are asked for."""
+
+    @property
+    def fids(self) -> Sequence[int]:
+        """The ids, in the order of the entries."""
+
+    def entries(self) -> tuple[Entry, ...]:
+        """All entries; the same ones each time."""
+
+    def problems(self) -> tuple[Problem, ...]:
+        """What was odd or wrong in the texts."""
+
+    def by_fid(self) -> Mapping[int, Entry]:
+        """The first entry of each id."""
+
+    def by_name(self) -> Mapping[str, Entry]:
+        """The first entry of each name."""
+
+
 class Dictionary:
     """Fields and forms, found by id or by name.
 
@@ -244,17 +272,69 @@ class Dictionary:
     Two dictionaries are equal when their entries are; their problems do not matter.
     """
 
-    entries: tuple[Entry, ...] = ()
-    problems: tuple[Problem, ...] = field(default=(), compare=False)
-    """What was odd or wrong in the texts, in the order it was met."""
-    by_fid: Mapping[int, Entry] = field(init=False, compare=False)
-    by_name: Mapping[str, Entry] = field(init=False, compare=False)
+    __slots__ = ("_asked", "_by_fid", "_by_name", "_entries", "_hash", "_problems", "_table")
 
-    def __post_init__(self) -> None:
-        # Backwards, so that the first definition is the one that stays.
-        backwards = self.entries[::-1]
-        object.__setattr__(self, "by_fid", {entry.fid: entry for entry in backwards})
-        object.__setattr__(self, "by_name", {entry.name: entry for entry in backwards})
+    def __init__(self, entries: tuple[Entry, ...] = (), problems: tuple[Problem, ...] = ()) -> None:
+        self._table: Table | None = None
+        self._entries: tuple[Entry, ...] | None = entries
+        self._problems: tuple[Problem, ...] | None = problems
+        self._by_fid: Mapping[int, Entry] | None = None
+        self._by_name: Mapping[str, Entry] | None = None
+        self._hash: int | None = None
+        self._asked = 0
+
+    @classmethod
+    def lazy(cls, table: Table) -> Dictionary:
+        """A dictionary of which only what is used is made."""
+        made = cls()
+        made._table = table
+        made._entries = made._problems = None
+        return made
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All fields and forms, in the order of their definition."""
+        found = self._entries
+        if found is None:
+            assert self._table is not None
+            found = self._entries = self._table.entries()
+        return found
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What was odd or wrong in the texts, in the order it was met."""
+        found = self._problems
+        if found is None:
+            assert self._table is not None
+            found = self._problems = self._table.problems()
+        return found
+
+    @property
+    def by_fid(self) -> Mapping[int, Entry]:
+        """The first entry of each id."""
+        found = self._by_fid
+        if self._table is not None and self._asked < _MANY:
+            self._asked += 1
+            if found is None:
+                found = self._by_fid = self._table.by_fid()
+            elif self._asked == _MANY:
+                found = None
+        if found is None:
+            # Backwards, so that the first definition is the one that stays.
+            found = self._by_fid = {entry.fid: entry for entry in reversed(self.entries)}
+        return found
+
+    @property
+    def by_name(self) -> Mapping[str, Entry]:
+        """The first entry of each name."""
+        found = self._by_name
+        if found is None:
+            if self._table is not None:
+                found = self._table.by_name()
+            else:
+                found = {entry.name: entry for entry in reversed(self.entries)}
+            self._by_name = found
+        return found
 
     def get(self, fid: int) -> Entry | None:
         """The entry with that id, or None."""
@@ -278,6 +358,22 @@ class Dictionary:
         merged = builder.build()
         return Dictionary(merged.entries, (*merged.problems, *other.problems))
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Dictionary):
+            return NotImplemented
+        return self is other or self.entries == other.entries
+
+    def __hash__(self) -> int:
+        # The ids alone tell dictionaries apart, and are there before the entries.
+        if self._hash is None:
+            table = self._table
+            fids = [entry.fid for entry in self.entries] if table is None else table.fids
+            self._hash = hash(tuple(fids))
+        return self._hash
+
+    def __reduce__(self) -> tuple[type[Dictionary], tuple[object, ...]]:
+        return Dictionary, (self.entries, self.problems)
+
     def __contains__(self, fid: object) -> bool:
         return fid in self.by_fid
 
@@ -285,7 +381,7 @@ class Dictionary:
         return iter(self.entries)
 
     def __len__(self) -> int:
-        return len(self.entries)
+        return len(self.entries) if self._table is None else len(self._table.fids)
 
     def __repr__(self) -> str:
         # A real dictionary has 16,000 entries; nobody wants them all in a traceback.
@@ -296,12 +392,13 @@ class Dictionary:
 class DictionaryBuilder:
     """Collects entries and problems while a text is read."""
 
-    __slots__ = ("_entries", "_named", "_owners", "problems")
+    __slots__ = ("_entries", "_named", "_owners", "_several", "problems")
 
     def __init__(self, base: Dictionary | None = None) -> None:
         self._entries: list[Entry] = []
         self._owners: dict[int, Entry] = {}
-        self._named: dict[str, dict[int, Entry]] = {}
+        self._named: dict[str, Entry] = {}
+        self._several: dict[str, dict[int, Entry]] = {}  # of names with more than one id
         self.problems: list[Problem] = []
         if base is not None:
             for entry in base.entries:
@@ -310,8 +407,7 @@ class DictionaryBuilder:
 
     def find(self, name: str) -> Entry | None:
         """The first entry of that name, or None."""
-        same_name = self._named.get(name)
-        return next(iter(same_name.values())) if same_name else None
+        return self._named.get(name)
 
     def note(self, reason: str, file: str, line: int) -> None:
         """Record something odd."""
@@ -321,8 +417,25 @@ class DictionaryBuilder:
         """Record why the text could not be read to its end."""
         self.problems.append(Problem(error.reason, error.file, error.line, is_error=True))
 
+    def take(self, entry: Entry) -> bool:
+        """Take an entry in if there is nothing to say about it; whether that was so."""
+        fid, name = entry.fid, entry.name
+        if (
+            name in self._named
+            or fid in self._owners
+            or not 0 < len(name) <= MAX_NAME_LEN
+            or not 0 <= fid <= MAX_FID
+            or entry.size > MAX_SIZE
+        ):
+            return False
+        self._entries.append(entry)
+        self._owners[fid] = self._named[name] = entry
+        return True
+
     def add(self, entry: Entry, file: str, line: int) -> None:
         """Take an entry in, unless it cannot be used; an exact repetition is no news."""
+        if self.take(entry):
+            return
         fid, name = entry.fid, entry.name
         if not 0 < len(name) <= MAX_NAME_LEN:
             what = f"longer than {MAX_NAME_LEN} characters" if name else "empty"
@@ -331,16 +444,15 @@ class DictionaryBuilder:
         if entry.size > MAX_SIZE:
             self.note(f"{name}: size {entry.size} is over {MAX_SIZE}; left out", file, line)
             return
-        same_name = self._named.get(name)
-        if same_name is not None:
-            before = same_name.get(fid)
+        first = self._named.get(name)
+        if first is not None:
+            before = first if first.fid == fid else self._several.get(name, {}).get(fid)
             if before is not None:
                 if before != entry:
                     text = f"{name} (fid {fid}) is defined twice, differently; the first is used"
                     self.note(text, file, line)
                 return
-            first = next(iter(same_name))
-            self.note(f"{name} has fid {fid} and also {first}, which is used", file, line)
+            self.note(f"{name} has fid {fid} and also {first.fid}, which is used", file, line)
         owner = self._owners.get(fid)
         if owner is not None:
             self.note(f"fid {fid} is {name} and also {owner.name}, which is used", file, line)
@@ -355,7 +467,8 @@ class DictionaryBuilder:
     def _keep(self, entry: Entry) -> None:
         self._entries.append(entry)
         self._owners.setdefault(entry.fid, entry)
-        self._named.setdefault(entry.name, {}).setdefault(entry.fid, entry)
+        if self._named.setdefault(entry.name, entry) is not entry:
+            self._several.setdefault(entry.name, {}).setdefault(entry.fid, entry)
 
 
 def complete_entry(entry: Entry) -> tuple[Entry, list[str]]:
@@ -387,6 +500,17 @@ def complete_entry(entry: Entry) -> tuple[Entry, list[str]]:
         entry.members,
     )
     return completed, odd
+
+
+def made_of_columns(
+    cls: type[_T], count: int, columns: Iterable[Iterable[object]]
+) -> tuple[_T, ...]:
+    """Objects of a frozen dataclass with slots; in a third of the time that one by one takes."""
+    made = tuple(map(object.__new__, repeat(cls, count)))
+    for attribute, values in zip(fields(cls), columns, strict=True):  # type: ignore[arg-type]
+        # The slot itself: nobody has seen these objects yet.
+        deque(map(vars(cls)[attribute.name].__set__, made, values), maxlen=0)
+    return made
 
 
 def first_error(problems: tuple[Problem, ...]) -> SourceError | None:

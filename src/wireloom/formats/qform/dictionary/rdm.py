@@ -7,7 +7,13 @@ from typing import Final
 
 from wireloom.formats.qform.dictionary.enumtype import scan_enumtype
 from wireloom.formats.qform.dictionary.lines import LineReader
-from wireloom.formats.qform.dictionary.model import MAX_NAME_LEN, Dialect, check_dialect
+from wireloom.formats.qform.dictionary.model import (
+    MAX_NAME_LEN,
+    Dialect,
+    MdType,
+    check_dialect,
+    made_of_columns,
+)
 from wireloom.formats.qform.dictionary.rdm_model import (
     FIELD_TYPES,
     RWF_BASES,
@@ -34,6 +40,11 @@ _FIELD: Final = re.compile(
     re.VERBOSE | re.ASCII | re.DOTALL,
 )
 _COLUMNS: Final = "ACRONYM DDE-ACRONYM FID RIPPLES-TO FIELD-TYPE LENGTH RWF-TYPE RWF-LEN"
+
+_Typed = tuple[str, int, int, str, int, MdType, int]
+"""The attributes of an `RdmEntry` behind its names."""
+_Row = tuple[int, str, str, str | None, str, int, int, str, int, MdType, int]
+"""All of them."""
 
 _FIDS: Final = range(-32_768, 32_768)
 """Ids are 16-bit numbers on the wire."""
@@ -87,57 +98,61 @@ def is_field_line(line: str) -> bool:
 
 def _scan_clean(source: Source) -> RdmDictionary:
     lines = LineReader(source, "!")
-    entries: list[RdmEntry] = []
-    names: dict[str, RdmEntry] = {}
-    fids: dict[int, RdmEntry] = {}
+    rows: list[_Row] = []
+    names: dict[str, _Row] = {}
+    owners: dict[int, str] = {}
+    known: dict[tuple[str, ...], _Typed] = {}
     for line in lines:
-        entry = _read_field(line, lines)
-        if entry is None or names.get(entry.name) == entry:
+        row = _read_field(line, lines, known)
+        if row is None:
             continue
-        if names.setdefault(entry.name, entry) is not entry:
-            lines.note(f"{entry.name} is defined twice; the first is used")
-        if (owner := fids.setdefault(entry.fid, entry)) is not entry:
-            lines.note(f"fid {entry.fid} is {entry.name} and also {owner.name}, which is used")
-        entries.append(entry)
-    return RdmDictionary(tuple(entries), lines.tags, problems=tuple(lines.problems))
+        fid, name = row[0], row[1]
+        first = names.setdefault(name, row)
+        if first is not row:
+            if first == row:
+                continue
+            lines.note(f"{name} is defined twice; the first is used")
+        if fid in owners:
+            lines.note(f"fid {fid} is {name} and also {owners[fid]}, which is used")
+        else:
+            owners[fid] = name
+        rows.append(row)
+    entries = made_of_columns(RdmEntry, len(rows), zip(*rows, strict=True)) if rows else ()
+    return RdmDictionary(entries, lines.tags, problems=tuple(lines.problems))
 
 
-def _read_field(line: str, lines: LineReader) -> RdmEntry | None:
+def _read_field(line: str, lines: LineReader, known: dict[tuple[str, ...], _Typed]) -> _Row | None:
     found = _FIELD.fullmatch(line)
     if found is None:
         lines.fail(f"not a field definition ({_COLUMNS}): {line[:60]!r}")
         return None
-    acronym, dde, fid_text, ripple, type_text, length_text, enum_text, rwf_text, rwf_length_text = (
-        found.groups()
-    )
-    name, fid = _unquoted(acronym), int(fid_text)
-    field_type, rwf_type = type_text.upper(), rwf_text.upper()
+    acronym, dde, fid_text, ripple, *rest = found.groups()
+    columns = tuple(rest)
+    name = acronym[1:-1] if acronym[0] == '"' else acronym
+    fid = int(fid_text)
     if not 0 < len(name) <= MAX_NAME_LEN:
         lines.note(f"the name of fid {fid} is empty or over {MAX_NAME_LEN} long; left out")
         return None
     if fid not in _FIDS:
         lines.note(f"{name}: fid {fid} does not fit in 16 bits; left out")
         return None
-    if field_type not in FIELD_TYPES:
-        lines.note(f"{name}: unknown field type {field_type}; the RWF type decides")
-    if rwf_type not in RWF_BASES:
-        lines.note(f"{name}: unknown RWF type {rwf_type}; opaque unless the field type decides")
+    # What comes behind the names is the same for thousands of fields.
+    typed = known.get(columns)
+    if typed is None:
+        typed = known[columns] = _typed(*columns)
+    if typed[0] not in FIELD_TYPES:
+        lines.note(f"{name}: unknown field type {typed[0]}; the RWF type decides")
+    if typed[3] not in RWF_BASES:
+        lines.note(f"{name}: unknown RWF type {typed[3]}; opaque unless the field type decides")
+    shown = dde[1:-1] if dde[0] == '"' else dde
+    return fid, name, shown, None if ripple == "NULL" else ripple, *typed
+
+
+def _typed(
+    type_text: str, length_text: str, enum_text: str | None, rwf_text: str, rwf_length_text: str
+) -> _Typed:
+    """What the columns behind a field's names say."""
+    field_type, rwf_type = type_text.upper(), rwf_text.upper()
     length, rwf_length = int(length_text), int(rwf_length_text)
-    md_type, size = typed_view(field_type, length, rwf_type, rwf_length)
-    return RdmEntry(
-        fid,
-        name,
-        _unquoted(dde),
-        None if ripple == "NULL" else ripple,
-        field_type,
-        length,
-        int(enum_text or 0),
-        rwf_type,
-        rwf_length,
-        md_type,
-        size,
-    )
-
-
-def _unquoted(text: str) -> str:
-    return text[1:-1] if text.startswith('"') else text
+    view = typed_view(field_type, length, rwf_type, rwf_length)
+    return field_type, length, int(enum_text or 0), rwf_type, rwf_length, *view

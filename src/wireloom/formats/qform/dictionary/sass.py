@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from wireloom.formats.qform.dictionary.model import (
@@ -50,25 +49,26 @@ def to_sass(rdm: RdmDictionary, *, file: str = "RDMFieldDictionary") -> Dictiona
     reserved = {entry.name for entry in SYSTEM_FIELDS}
     used = {0, CONTROL_FID, *(entry.fid for entry in SYSTEM_FIELDS)}
     waiting: list[RdmEntry] = []
+    kinds: dict[tuple[object, ...], tuple[TssType, int]] = {}
     for field in rdm.entries:
         fid = (-field.fid if field.fid < 0 else _BASE + field.fid) % _IDS
         if field.name in reserved:
             continue
         if fid in used:
             waiting.append(field)
-        elif (entry := _sass_entry(fid, field)) is not None:
+        elif (kind := _kind(field, kinds)) is not None:
             used.add(fid)
-            builder.add(entry, file, 0)
+            builder.add(Entry(fid, *kind), file, 0)
     free = _FreeIds([fid for fid in range(_IDS) if fid not in used and fid != _NEVER_GIVEN])
     for field in waiting:
-        unplaced = _sass_entry(0, field)
-        if unplaced is None:
+        kind = _kind(field, kinds)
+        if kind is None:
             continue
         given = free.take(_mix(field.fid))
         if given is None:
             builder.note(f"{field.name}: all {_IDS} ids are taken; left out", file, 0)
             continue
-        builder.add(replace(unplaced, fid=given), file, 0)
+        builder.add(Entry(given, *kind), file, 0)
     return builder.build()
 
 
@@ -110,12 +110,21 @@ def _mix(fid: int) -> int:
     return mixed ^ (mixed >> 15)
 
 
-def _sass_entry(fid: int, field: RdmEntry) -> Entry | None:
-    """The field with this id; None when SASS has nothing for it."""
+def _kind(
+    field: RdmEntry, kinds: dict[tuple[object, ...], tuple[TssType, int]]
+) -> tuple[str, TssType, int] | None:
+    """Name, type and size of a field; None when SASS has nothing for it.
+
+    `kinds` remembers what is the same for thousands of fields.
+    """
     if field.fid == _PERMISSION_FID:
-        return Entry(fid, "PROD_CATG", TssType.INTEGER, 4)
-    tss_type, size = _type_and_size(field)
-    return Entry(fid, field.name, tss_type, size) if size else None
+        return "PROD_CATG", TssType.INTEGER, 4
+    key = (field.md_type, field.size, field.length, field.enum_length, field.field_type)
+    known = kinds.get(key)
+    if known is None:
+        known = kinds[key] = _type_and_size(field)
+    tss_type, size = known
+    return (field.name, tss_type, size) if size else None
 
 
 def _type_and_size(field: RdmEntry) -> tuple[TssType, int]:
