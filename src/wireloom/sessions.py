@@ -67,7 +67,7 @@ class Session(Protocol[Event]):
         ...
 
     def close(self) -> None:
-        """End it from this side, with a goodbye if the protocol has one; a second call does nothing.
+        """End it from this side, with a goodbye if the protocol has one; calling it again is safe.
 
         It may go on until the peer has answered or a timeout has passed: see `is_closed`.
         """
