@@ -35,7 +35,7 @@ _SUMMARIES = {
 
 
 class TibMsgRules(HeaderRules):
-    """How a stream of messages back to back is cut."""
+    """How a stream of messages is cut."""
 
     header = HEADER
 
@@ -109,7 +109,7 @@ class TibMsgFormat(Format):
         return COLUMNS
 
     def samples(self) -> Mapping[str, bytes]:
-        """One canonical message a type, and some of several fields."""
+        """One canonical message per type, and some with several fields."""
         return samples()
 
 

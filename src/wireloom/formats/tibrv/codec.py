@@ -78,7 +78,7 @@ def _decode(data: bytes, end: int, limits: Limits, dialect: Dialect) -> Message:
     is_document = dialect == "document"
     out: list[Field] = []
     messages: list[Message] = []
-    # Per message array or message around the current fields: the lists and field to go back to.
+    # For each enclosing message or message array: the lists and field to return to.
     stack: list[tuple[list[Field], list[Message], Field | None]] = []
     for slot in walk(data, HEADER_LEN, end, limits, document=is_document):
         if slot is None:
@@ -107,7 +107,7 @@ def _decode(data: bytes, end: int, limits: Limits, dialect: Dialect) -> Message:
 
 
 def field_at(data: bytes, slot: Slot, is_document: bool) -> Field:
-    """The field in a slot; a message or message array without what is in it."""
+    """The field in a slot; a message or message array without its contents."""
     start, type_at, code, data_at, data_end = slot
     raw = data[start + 1 : type_at]
     form, fid = 0, None

@@ -123,7 +123,7 @@ class TibrvFormat(Format):
             return message
 
         def by_name(name: str, carried: bytes) -> BaseMessage:
-            # A format does not import another one; the registry finds it when it is met.
+            # A format does not import another one; the registry finds it when it occurs.
             from wireloom.formats import get
 
             return get(name).decode(carried, limits=limits, strict=strict)
