@@ -43,7 +43,7 @@ MAX_GROWTH = 24.0
 """How much longer they may take. Linear is 8, quadratic is 64."""
 
 ENOUGH_SECONDS = 0.02
-"""Shorter times are not judged: they are mostly the clock's and the machine's."""
+"""Shorter times are not judged: they are mostly noise of the clock and the machine."""
 
 DIALECTS: tuple[Dialect, ...] = ("clean", "reference")
 

@@ -248,14 +248,14 @@ class Program:
         return self
 
     def terminate(self, within_s: float = 30.0) -> int:
-        """SIGTERM; gives how it ended."""
+        """Send SIGTERM; returns the exit status."""
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(within_s)
         self.kill()
         return code
 
     def kill(self) -> None:
-        """As a power failure would."""
+        """Kill it, as a power failure would."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()

@@ -148,7 +148,7 @@ class BlazePacket(Packet):
         """The packet that `to_dict` described. `nclass` is ignored, `body` counts.
 
         Raises:
-            EncodeError: a name is unknown, missing, or its value is not of the right kind.
+            EncodeError: a name is unknown or missing, or its value is not of the right kind.
         """
         name = d.get("dialect", dialects.DOCUMENT)
         if not isinstance(name, str) or name not in dialects.DIALECTS:

@@ -147,7 +147,7 @@ class TypeRegistry:
         A message whose name is already known replaces the earlier one in later calls of `bind`.
 
         Raises:
-            SourceError: it is no such set, or imports of it are missing.
+            SourceError: it is not such a set, or its imports are missing.
         """
         self._refuse_if_built_in()
         self._index(len(self._sets), data, name)

@@ -164,7 +164,7 @@ class LineSession(BaseSession[LineState, LineTrigger, LineEvent]):
         """A session on a new connection.
 
         Args:
-            line: what may come in, and what the far end can take.
+            line: what may come in, and what the far end can accept.
             types: the schemas of custom types.
         """
         super().__init__()

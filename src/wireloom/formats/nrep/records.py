@@ -130,7 +130,7 @@ class Peer:
         return b"".join(self.parts_to_send())
 
     def parts_to_send(self) -> list[bytes]:
-        """The same in parts that need not be copied together."""
+        """The same as a list of parts, without joining them."""
         out, self._out = self._out, []
         self._out_size = 0
         return out

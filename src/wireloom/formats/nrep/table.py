@@ -64,7 +64,7 @@ from wireloom.wire import Buffer, Limits
 __all__ = ["INITIAL_WINDOW", "Peer", "Table"]
 
 _HEAD = struct.Struct("<BBII10sI")
-"""Of a Socket Data: reserved, type, nonce, content size, socket id, length of the data."""
+"""The start of a Socket Data: reserved, type, nonce, content size, socket id, data length."""
 
 _MAX_LISTED = 255
 """The count of an App Instance Reply is one byte."""

@@ -113,7 +113,7 @@ class Qform(Format):
         return Scanner(self.name, Rules(resolve(dictionary)), limits, offset)
 
     def detect(self, data: bytes) -> int:
-        """Sure when the magic stands and the length fits, less so when bytes are missing."""
+        """Sure if the magic is there and the length fits, less so if bytes are missing."""
         return HEADER.detect(data)
 
     def from_dict(self, d: Json) -> message.Message:

@@ -32,7 +32,7 @@ def resolve(given: Given) -> Dictionary | None:
 
     Raises:
         SourceError: it cannot be found or read.
-        OptionError: it is nothing of this kind.
+        OptionError: it is not a dictionary.
     """
     if given is None or isinstance(given, Dictionary):
         return given

@@ -61,7 +61,7 @@ class TibMsgColumns(Columns):
         return [("", item.fields)] if item.type == FieldType.MESSAGE else None
 
     def payload_of(self, item: Any) -> bytes:
-        """What an opaque holds."""
+        """The bytes of an opaque."""
         return item.data if item.type == FieldType.OPAQUE else b""
 
 

@@ -221,7 +221,7 @@ class Field(Lookup["Field"]):
         )
 
     def why_not_canonical(self) -> str | None:
-        """What a writer would have put otherwise; None if nothing."""
+        """How it differs from what a writer would emit; None if it does not."""
         if self.form:
             return f"a form that writers do not use ({self.form:#x})"
         kind, size = self.type, len(self.data)
@@ -317,7 +317,7 @@ _SIZED = (FieldType.ARRAY, FieldType.PARTIAL)
 
 
 def _misfit(field: Field, name: bytes) -> str | None:
-    """Why the parts of a field do not go together; None if they do."""
+    """Why the parts of a field contradict each other; None if they do not."""
     kind, form, hint = field.type, field.form, field.hint
     if form and (
         form & ~Form.ALL

@@ -83,7 +83,7 @@ class TibMsgFormat(Format):
         return Scanner(self.name, TibMsgRules(), limits, offset)
 
     def detect(self, data: bytes) -> int:
-        """Sure when the magic stands and the length fits, less so when bytes are missing."""
+        """Sure if the magic is there and the length fits, less so if bytes are missing."""
         return HEADER.detect(data)
 
     def from_dict(self, d: Json) -> message.Message:

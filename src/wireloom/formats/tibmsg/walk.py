@@ -1,6 +1,6 @@
 """TibMsg bytes → field slots: the one walker for decoding, outlines and framing (SPEC §1, §2).
 
-A slot says where the parts of a field lie; no field object is made here. Every check is against the
+A slot says where the parts of a field are; no field object is made here. Every check is against the
 end of the *message* that the field is in, never the buffer's.
 """
 

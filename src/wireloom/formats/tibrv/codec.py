@@ -22,7 +22,7 @@ Unwrap = Callable[[str, bytes], BaseMessage]
 """Decodes a carried message, given the name of its format and its bytes."""
 
 _TYPES = {code.value: code for code in FieldType}
-# Plain names of this module: looking into an enum costs as much as the rest of a field's flags.
+# Plain names of this module: enum attributes cost as much as the rest of a field's flags.
 _MESSAGE, _ARRAY_MSG = FieldType.MESSAGE, FieldType.ARRAY_MSG
 _MESSAGE_CODE, _ARRAY_MSG_CODE = _MESSAGE.value, _ARRAY_MSG.value
 _NO_NUL = Form.NO_NUL

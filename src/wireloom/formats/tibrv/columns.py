@@ -95,7 +95,7 @@ class TibrvColumns(Columns):
         return [("", item.fields)] if item.type == FieldType.MESSAGE else None
 
     def payload_of(self, item: Any) -> bytes:
-        """What an opaque holds."""
+        """The bytes of an opaque."""
         return item.data if item.type == FieldType.OPAQUE else b""
 
     def unpacker(self, item: Any) -> Callable[[int], str] | None:

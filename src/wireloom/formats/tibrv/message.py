@@ -60,7 +60,7 @@ class Field(Lookup["Field"]):
     messages: tuple[Message, ...] = ()
     """The elements of a message array."""
     form: int = 0
-    """How it is spelt where the wire allows several ways; see `Form`."""
+    """How it is encoded where the wire allows several ways; see `Form`."""
 
     @classmethod
     def of(
@@ -150,7 +150,7 @@ class Field(Lookup["Field"]):
         return self.elements
 
     def why_not_canonical(self) -> str | None:
-        """What a writer would have put otherwise; None if nothing."""
+        """How it differs from what a writer would emit; None if it does not."""
         if self.form:
             return f"a form that writers do not use ({self.form:#x})"
         kind, size = self.type, len(self.data)

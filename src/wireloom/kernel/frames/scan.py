@@ -36,7 +36,7 @@ OVERRUN = cython.declare(cython.int, 5)
 GOES_ON = cython.declare(cython.int, 6)
 """The next piece of a long bad region."""
 
-# What speaks for a frame in a damaged region.
+# The evidence for a frame in a damaged region.
 _CONTENT = cython.declare(cython.int, 1)
 _HEADER_BEHIND = cython.declare(cython.int, 2)
 _BOTH = cython.declare(cython.int, 3)
@@ -110,7 +110,7 @@ class Scan:
         self.known_size = 0
 
     def drop(self, count: cython.Py_ssize_t) -> None:
-        """Forget the first `count` bytes, which are decided."""
+        """Forget the first `count` bytes, which have been decided."""
         self.pos -= count
         self.need -= count
         self.stop = max(0, self.stop - count)

@@ -143,7 +143,7 @@ class Streams:
         self.flows = FlowRows()
         # The n nodes of a flow cut a segment into at most n + 1 pieces.
         self.held = ReorderBuffer(2 * max_flow_packets + 16)
-        # Each of these may become a gap, data, and the gap of what was cut off behind it.
+        # Each of these may become a gap, data, and the gap of what was cut off after it.
         self.most_pieces = 6 * max_flow_packets + 64
         self.use(pieces)
 

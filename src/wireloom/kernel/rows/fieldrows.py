@@ -166,7 +166,7 @@ class FieldRows:
         self.mark_binary = self.binary_used
 
     def back(self):
-        """Take the rows since `mark` back."""
+        """Discard the rows added since `mark`."""
         count: cython.Py_ssize_t = self.mark_count
         self.count = count
         self.text_used = self.mark_text
@@ -191,7 +191,7 @@ class FieldRows:
         return not self.want & V_BINARY or self.binary_used + size <= self.binary_capacity
 
     def begin(self, position, code, size, name):
-        """Start a row, which has room; its name is -1 if it has none."""
+        """Start a row, for which there is room; its name is -1 if it has none."""
         row: cython.Py_ssize_t = self.count
         self.mask = 0
         self.text_start = self.text_used

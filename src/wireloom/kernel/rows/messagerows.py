@@ -38,7 +38,7 @@ class MessageRows:
         self._make(self.capacity)
 
     def let_go(self) -> None:
-        """Leave the memory to the batch that was made of it; `reset` comes before the next row."""
+        """Leave the memory to the batch that was made from it; call `reset` before the next row."""
         self.count = 0
         self._make(0)
 
@@ -63,7 +63,7 @@ class MessageRows:
         self.mark_count = self.count
 
     def back(self):
-        """Take the rows since `mark` back."""
+        """Discard the rows added since `mark`."""
         self.count = self.mark_count
         self.keys.back(self.count)
 

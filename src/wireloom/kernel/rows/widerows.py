@@ -111,7 +111,7 @@ class WideRows:
         self._make(self.capacity, self.text_capacity)
 
     def let_go(self) -> None:
-        """Leave the memory to the batch that was made of it; `reset` comes before the next row."""
+        """Leave the memory to the batch that was made from it; call `reset` before the next row."""
         self.count = 0
         self._make(0, 0)
 
@@ -141,7 +141,7 @@ class WideRows:
         self.mark_text = self.text_used
 
     def back(self):
-        """Take the rows since `mark` back."""
+        """Discard the rows added since `mark`."""
         self.count = self.mark_count
         self.text_used = self.mark_text
         self.keys.back(self.count)

@@ -60,7 +60,7 @@ def message_rows(
         times: when each was captured; may be empty.
         base: stream offset of ``data[0]``.
         first: number of the first.
-        last: number behind the last.
+        last: number after the last.
         framed: the lengths of the frames that contain these; if empty, `lengths`.
 
     Returns:

@@ -46,7 +46,7 @@ wide_state = later("walk.messages", "wide_state")
 TIBRV_HEADER = cython.declare(cython.int, 8)
 TIBRV_MAGIC = cython.declare(cython.uint, 0x9955EEAA)
 TIBRV = cython.declare(cython.int, 2)
-"""Its number among the message formats."""
+"""The number of QForm among the message formats."""
 _TIBRV_TYPES = cython.declare(cython.int, 32)
 """Where its types start in `Walk.types`."""
 
@@ -365,7 +365,7 @@ def tibrv_message(walk, rows, shapes, data, pos, end, carried):
 
 
 def tibrv_header(walk, shapes, before, data, pos, type_at, end):
-    """The number of the header of the field at `pos`, with a plan for the quick lane."""
+    """The number of the header of the field at `pos`, with a plan for the fast path."""
     code: cython.uint = u8(data, type_at, end)
     size: cython.uint = u8(data, type_at + 1, end)
     plan: cython.int = PLAN_NONE

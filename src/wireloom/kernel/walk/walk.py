@@ -199,7 +199,7 @@ class Walk:
         self.wide.mark()
 
     def back(self):
-        """Take the rows since `mark` back."""
+        """Discard the rows added since `mark`."""
         self.rows.back()
         self.messages.back()
         self.wide.back()

@@ -159,7 +159,7 @@ class WordRows:
             offsets: where each one starts.
             lengths: how long it is.
             slots: where each column starts in `ints32`, `ints64` or the blobs.
-            ints32: columns of 32 bits, and numbers of names, one behind the other.
+            ints32: columns of 32 bits, and numbers of names, one after the other.
             ints64: columns of 64 bits.
             blob_starts: where a blob starts in `data`.
             blob_sizes: one more than its bytes, or items; 0 for none.

@@ -122,7 +122,7 @@ def only_decode_errors_come_out_of_mutants(format: Format) -> None:
 
 
 def only_decode_errors_come_out_of_noise(format: Format) -> None:
-    """Random bytes, alone and behind the start of a message."""
+    """Random bytes, alone and after the start of a message."""
     random = Random(11)
     samples = list(format.samples().values())
     for size in range(NOISES):

@@ -32,7 +32,7 @@ class JsonWriter:
         Args:
             rows: the kernel's rows of these frames.
             first: number of the first frame.
-            last: number behind the last.
+            last: number after the last.
             outcome: what became of each frame of the batch.
         """
         count = last - first

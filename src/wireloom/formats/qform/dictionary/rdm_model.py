@@ -192,7 +192,7 @@ class EnumTables:
 
     @property
     def error(self) -> SourceError | None:
-        """The first problem that is an error, as an exception; None when all could be read."""
+        """The first problem that is an error, as an exception; None if everything could be read."""
         return first_error(self.problems)
 
 
@@ -219,7 +219,7 @@ class RdmDictionary:
 
     @property
     def error(self) -> SourceError | None:
-        """The first problem that is an error, as an exception; None when all could be read."""
+        """The first problem that is an error, as an exception; None if everything could be read."""
         return first_error(self.problems)
 
     def display(self, fid: int, value: int) -> str | None:
