@@ -308,7 +308,7 @@ def field_types() -> tuple[str, ...]:
 
 
 _MOST_TYPES: Final = 127
-"""The type names, which the type column numbers."""
+"""How many types the type column can number."""
 
 
 @cache

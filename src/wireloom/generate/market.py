@@ -45,7 +45,7 @@ _CENTS = 100
 _ROW = "  00.00   00.00  00:00:00"
 _IMAGE, _QUOTE, _TRADE, _PATCH = range(4)
 _WIDTHS = {"name": 13, "exchange": 3, "patch": 16}
-"""Placeholder texts for slots; symbols have others."""
+"""Lengths of the texts that go into slots; those of symbols vary."""
 _NOTHING: list[tuple[Any, ...]] = [()] * 64
 
 _SYSTEM: tuple[Spec, ...] = (

@@ -26,7 +26,7 @@ _MAX_CREDIT = 1 << 30
 """Bytes that may be granted ahead: a far end that grants more gains nothing."""
 
 _LIST_BYTES = 48 * 1024
-"""Most apps in one answer to List; another List asks for the rest."""
+"""Most bytes of one answer to List; another List asks for the rest."""
 
 _MAX_NAME = 64
 """Bytes of a client's name that are kept."""

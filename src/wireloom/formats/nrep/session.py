@@ -101,7 +101,7 @@ class _Request:
     answer: int
     deadline: float
     socket_id: bytes | None = None
-    """The nonce of an open that was acknowledged."""
+    """The socket of an open that was acknowledged."""
 
 
 @dataclass(slots=True)

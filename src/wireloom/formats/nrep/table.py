@@ -90,7 +90,7 @@ class Table(Negotiated):
         quotas: the limits.
         features: what is offered to clients that understand it; none with `legacy` rules.
         reject_with_zero_id: whether "no such instance" names the zero socket, as the first
-            implementation does. Its client hangs at the second such answer on a connection; False
+            implementation does. Its client stops working at the second such answer; False
             gives each a random id.
         new_instance_id: makes instance ids, random by default.
         new_socket_id: makes socket ids, random by default.

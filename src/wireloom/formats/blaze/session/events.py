@@ -98,7 +98,7 @@ class TransactionRequested(SessionEvent):
     txid: TxId
     type: TransactionType | int
     action: IntEnum
-    """Its name: 2017 and 2019 have REMOVE and RESET where the document has RST."""
+    """Compare it by name: 2017 and 2019 have REMOVE and RESET where the document has RST."""
     wants_result: bool
     nclsid: int | None = None
     encoding: Encoding | None = None
