@@ -24,9 +24,9 @@ H_TAIL = cython.declare(cython.int, 2)
 H_MIDDLE = cython.declare(cython.int, 3)
 """The one between them, for headers of more than 16 bytes."""
 H_FACTS = cython.declare(cython.int, 4)
-"""What is read at once, one byte each: a plan (below), bytes of a number, the type's number, if
-it has a name, bytes of the header, and how many bytes must be available to compare the header and
-to read a number. 0 in a record that is not filled."""
+"""What is read at once, one byte each: a plan (below), bytes of a number, the type's number,
+whether it has a name, bytes of the header, and how many bytes must be available to compare the
+header and to read a number. 0 in a record that is not filled."""
 H_NEXT = cython.declare(cython.int, 5)
 """The header that followed this one last time; 0 if there was none."""
 H_WORDS = cython.declare(cython.int, 8)

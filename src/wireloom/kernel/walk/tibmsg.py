@@ -51,7 +51,7 @@ wide_state = later("walk.messages", "wide_state")
 TIBMSG_HEADER = cython.declare(cython.int, 9)
 TIBMSG_MAGIC = cython.declare(cython.uint, 0xCE13AA1F)
 TIBMSG = cython.declare(cython.int, 1)
-"""The number of QForm among the message formats."""
+"""The number of TibMsg among the message formats."""
 _SCALARS = cython.declare(cython.int, 0b10011111100)
 """Bits 2 to 7 and 10: the types that a hint may have."""
 

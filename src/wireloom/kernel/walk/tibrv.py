@@ -46,7 +46,7 @@ wide_state = later("walk.messages", "wide_state")
 TIBRV_HEADER = cython.declare(cython.int, 8)
 TIBRV_MAGIC = cython.declare(cython.uint, 0x9955EEAA)
 TIBRV = cython.declare(cython.int, 2)
-"""The number of QForm among the message formats."""
+"""The number of TibrvMsg among the message formats."""
 _TIBRV_TYPES = cython.declare(cython.int, 32)
 """Where its types start in `Walk.types`."""
 

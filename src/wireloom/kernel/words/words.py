@@ -55,7 +55,7 @@ __all__ = ["WordRows"]
 BLOCK = cython.declare(cython.int, 4096)
 """Frames worked on together: their headers and what is kept of them stay in the cache."""
 MAX_BLOB = cython.declare(cython.longlong, 0x10000000)
-"""Longer frames are left to the object path."""
+"""Longer byte strings are left to the object path."""
 _NO_FORM = cython.declare(cython.int, 255)
 _TOO_LONG = cython.declare(cython.longlong, 0x4000000000000000)
 
