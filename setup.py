@@ -1,7 +1,7 @@
 """Builds the one extension, the columnar kernel, for every Python from 3.11 on (abi3).
 
-The kernel is small modules of Cython's pure Python mode (`src/wireloom/kernel/`),
-which also run as they are. Here they are joined into one module, in the order of `PARTS`, so that
+The kernel consists of small modules in Cython's pure Python mode (`src/wireloom/kernel/`), which
+also run as they are. Here they are joined into one module, in the order of `PARTS`, so that
 the compiler can inline across them and there is one file to ship.
 
 Without a C compiler on the machine, the one in the `ziglang` package is used if that is installed.
@@ -31,7 +31,7 @@ PARTS = (HERE / KERNEL / "PARTS").read_text().split()
 _OWN_IMPORT = re.compile(
     r"^from wireloom\.kernel(\.\w+)* import (\([^)]*\)|[^\n]*)\n"
     r"|^from __future__ import annotations\n"
-    r"|^\w+ = later\([^)]*\)\n"  # all parts are there at once
+    r"|^\w+ = later\([^)]*\)\n"  # not needed once all parts are in one module
     r"|^from wireloom\.kernel(\.\w+)+ cimport (\([^)]*\)|[^\n]*)\n"
     r"|^__all__ = \[[^\]]*\]\n",
     re.MULTILINE,
@@ -62,8 +62,8 @@ def join(suffix: str) -> str:
 def constants(text: str) -> str:
     """Declarations for the constants of the joined parts.
 
-    As variables, which they are without this, they would be loaded from memory each time, and the
-    compiler could not tell that one of them is zero or that two are different.
+    Without these they would be variables, loaded from memory each time, and the compiler could not
+    tell that one of them is zero or that two are different.
     """
     macros, names = [], []
     for name, kind, value in _CONSTANT.findall(text):
@@ -100,7 +100,7 @@ def extensions() -> list[Extension]:
 
     choose_compiler()
     # Cython looks for the types of wireloom._kernel in a package of that name.
-    # Each mode has a place of its own: what was made for one must not be taken for the other.
+    # Each mode has its own folder: what was built for one must not be used for the other.
     out = Path("build", f"kernel-{mode}" if mode else "kernel", "wireloom")
     write(HERE / out / "__init__.py", "")
     head = (
@@ -128,13 +128,13 @@ def extensions() -> list[Extension]:
     }
     made = list(cythonize([kernel], compiler_directives=directives, quiet=True))
     for extension in made:
-        # Not above: what cythonize gives are new objects, which do not keep it.
+        # Not above: cythonize returns new objects, which do not keep it.
         extension.optional = mode == ""
     return made
 
 
 def strip_flags() -> list[str]:
-    """Flags that leave symbols out, which are four fifths of the file and of use to nobody."""
+    """Flags that strip symbols, which are four fifths of the file and of no use."""
     if sys.platform == "darwin":
         return ["-Wl,-x"]
     return [] if sys.platform == "win32" else ["-s"]
@@ -158,7 +158,7 @@ class Build(build_ext):
         super().run()
         missing = [each for each in self.extensions if not self.is_there(each)]
         if missing:
-            # On stderr: it is what `pip install -v` shows, and a build's log keeps.
+            # On stderr, which `pip install -v` shows and a build log keeps.
             sys.stderr.write(HOW)
 
     def is_there(self, extension: Extension) -> bool:

@@ -1,4 +1,4 @@
-"""The Blaze broker beside nats-server and beside plain inserts: ``./run bench blaze``.
+"""The Blaze broker compared with nats-server and with plain inserts: ``./run bench blaze``.
 
 Whole conversations over loopback, each side in a process of its own: the same publisher, payload
 and number of readers for both brokers, and for durable transactions the same database, driver and
@@ -32,7 +32,7 @@ LOAD = Path(__file__).parent / "peers" / "live_load.py"
 SIZE = 128
 """Bytes of a message's body."""
 GROUP = 512
-"""Rows in one commit: that of the store."""
+"""Rows per commit, as in the store."""
 WINDOW = (
     "--window",
     "4096",
@@ -107,7 +107,7 @@ def broker(store: str | None = None, *options: str) -> Iterator[Program]:
 
 
 def fan_out(kind: str, address: str, readers: int, count: int) -> float:
-    """Messages that arrive in a second, of all readers together."""
+    """Messages that arrive per second, all readers together."""
     sub = Load(f"{kind}_sub", address, count=count, readers=readers)
     extra = {"nclass": "TICK"} if kind == "blaze" else {}
     pub = Load(f"{kind}_pub", address, count=count, size=SIZE, **extra)
@@ -118,7 +118,7 @@ def fan_out(kind: str, address: str, readers: int, count: int) -> float:
 
 
 def durable(address: str, count: int, first: int = 1) -> float:
-    """Transactions in a second, each acknowledged when it is on the disk."""
+    """Transactions per second, each acknowledged when it is on disk."""
     pub = Load("blaze_pub", address, count=count, size=SIZE, nclass="ROW", first=first)
     pub.begin()
     found = pub.end()
@@ -127,7 +127,7 @@ def durable(address: str, count: int, first: int = 1) -> float:
 
 
 def raw_sqlite(folder: Path, count: int) -> float:
-    """Rows in a second, through the same driver, in commits of the same size."""
+    """Rows per second, through the same driver, in commits of the same size."""
     database = sqlite3.connect(folder / "raw.db", isolation_level=None)
     database.execute("PRAGMA journal_mode=WAL")
     database.execute("PRAGMA synchronous=FULL")
@@ -158,14 +158,14 @@ def raw_postgres(url: str, count: int) -> float:
 
 
 def half_load(address: str, rate: float, seconds: float) -> dict[str, float]:
-    """Latency of transactions at half of what is possible."""
+    """Latency of transactions at half the maximum rate."""
     load = Load("latency", address, rate=rate / 2, seconds=seconds, size=SIZE, first=10_000_000)
     load.begin()
     return load.end()
 
 
 def idle_memory(program: Program, count: int) -> float:
-    """MB of a broker with so many connections that do nothing."""
+    """Memory in MB of a broker with so many idle connections."""
     host, _, port = program.address.rpartition(":")
     sockets = []
     for _ in range(count):
@@ -182,7 +182,7 @@ def idle_memory(program: Program, count: int) -> float:
 
 
 def beside_a_slow_one(readers: int, count: int) -> tuple[float, float]:
-    """Fan-out without and with a further subscriber that reads nothing."""
+    """Fan-out without and with an extra subscriber that reads nothing."""
     from wireloom.formats.blaze import SubscriptionRequest
 
     with broker(None, "--max-queue", "1000") as program:
@@ -202,7 +202,7 @@ def beside_a_slow_one(readers: int, count: int) -> tuple[float, float]:
 
 
 def rounds(count: int, *measures: Callable[[], float]) -> list[float]:
-    """The medians of measures that take turns, so that what else the machine does meets all."""
+    """The medians of measurements taken in turns, so that other load affects all of them alike."""
     found: list[list[float]] = [[] for _ in measures]
     for _ in range(count):
         for place, measure in enumerate(measures):
@@ -211,7 +211,7 @@ def rounds(count: int, *measures: Callable[[], float]) -> list[float]:
 
 
 def main(quick: bool) -> dict[str, Any]:
-    """Measure, print and give the figures."""
+    """Measure, print and return the figures."""
     times, scale = (1, 1) if quick else (3, 4)
     result: dict[str, Any] = {"size": SIZE, "fan_out": {}, "durable": {}}
     if shutil.which("nats-server") is None:

@@ -1,9 +1,9 @@
-"""Durable transactions of a broker's store, beside plain inserts through the same driver.
+"""Durable transactions of a broker's store, compared with plain inserts through the same driver.
 
 Both write the same objects to a table with the same columns, in batches of the same size, each made
 durable before the next. The plain side only hands rows to the driver's ``executemany``; the store
 also remembers transaction ids, checks keys, gives stamps and makes columns, and on PostgreSQL logs
-every change for other brokers. They run in turns, and the median ratio counts.
+every change for other brokers. They take turns, and the median ratio counts.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from wireloom.services.blaze.store import Outcome, StoreSettings, Write, open_st
 from wireloom.services.blaze.store.tables import stored_classes
 
 GOALS = {"ratio": 0.7}
-"""Durable transactions to plain inserts."""
+"""The least ratio of durable transactions to plain inserts."""
 BATCHES = (16, 64, 512)
-"""Transactions in a commit: what a few, some and very many busy connections have under way."""
+"""Transactions per commit: what a few, some and very many busy connections have in flight."""
 MODEL = from_blz(
     """
 @model_name "bench"
@@ -64,13 +64,13 @@ def _objects(number: int) -> list[Any]:
 
 
 def store_writes(url: str, number: int, *, batch: int) -> float:
-    """Seconds for so many durable INS transactions, up to `batch` in a commit."""
+    """Seconds for so many durable INS transactions, up to `batch` per commit."""
 
     async def run() -> float:
         store = await open_store(url, MODEL, settings=StoreSettings(max_group=batch))
         await store.start(lambda changes: None, lambda nclsid: None)
         connid = await store.next_connid()
-        # As a session has them: decoded, and the bytes that came.
+        # As a session has them: decoded, with the bytes received.
         given = [(value, encode_nclass(value)) for value in _objects(number)]
         left = number
         refused = ""
@@ -99,7 +99,7 @@ def store_writes(url: str, number: int, *, batch: int) -> float:
 
 
 def raw_inserts(url: str, number: int, *, batch: int) -> float:
-    """Seconds for so many plain inserts of the same rows, `batch` in a commit."""
+    """Seconds for so many plain inserts of the same rows, `batch` per commit."""
     parsed = make_url(url)
     is_sqlite = parsed.drivername == "sqlite"
     stored = stored_classes(MODEL, is_sqlite)[1]
@@ -137,7 +137,7 @@ def _connect(url: str) -> Any:
 
 
 def measure(url: str, number: int, rounds: int, *, batch: int) -> dict[str, float]:
-    """Transactions and plain inserts a second, and their ratio."""
+    """Transactions and plain inserts per second, and their ratio."""
     pairs = [
         (raw_inserts(url, number, batch=batch), store_writes(url, number, batch=batch))
         for _ in range(rounds)

@@ -1,7 +1,7 @@
-"""pcap → reassembled streams → frames: beside dpkt and scapy, one-way cost, memory, parts.
+"""pcap → reassembled streams → frames: compared with dpkt and scapy; one-way cost, memory, parts.
 
-dpkt and scapy only come as far as the TCP payload of each packet, put into a list for each flow;
-nothing puts it in order. All are first made to agree on every flow's bytes, then run in turns.
+dpkt and scapy only go as far as the TCP payload of each packet, collected in a list per flow;
+nothing puts it in order. First all must agree on every flow's bytes, then they take turns.
 Generated captures of all formats show what the generator, cutting one file into parts and the
 exchange of packets between readers cost.
 """
@@ -30,9 +30,9 @@ from wireloom.generate import DICTIONARY, PORTS, Faults, generate
 DPKT_GOAL = 10
 SCAPY_GOAL = 100
 ONE_WAY_GOAL = 1.2
-"""Cost per packet at 500,000 packets over that at 50,000."""
+"""Cost per packet at 500,000 packets relative to that at 50,000."""
 MEMORY_GOAL = 500
-"""Megabytes resident while 2 GB are read."""
+"""Resident megabytes while 2 GB are read."""
 
 _ETHERNET = bytes.fromhex("0200000000010200000000020800")
 _START = 1_700_000_000
@@ -41,7 +41,7 @@ _START = 1_700_000_000
 def records(
     flows: int, packets: int, size: int, *, start: int = 0, loss: float = 0.0, seed: int = 0
 ) -> bytes:
-    """pcap records of `packets` segments of each flow, in turns; `start` is the first one's number.
+    """pcap records of `packets` segments of each flow, interleaved; `start` is the first number.
 
     Checksums are left out, as hosts leave them to the network card.
     """
@@ -149,7 +149,7 @@ def peers(folder: Path, quick: bool) -> list[dict[str, Any]]:
 
 
 def one_way(folder: Path, quick: bool) -> dict[str, Any]:
-    """One direction without any acknowledgement: nanoseconds a packet, short and long."""
+    """One direction without any acknowledgement: nanoseconds per packet, short and long."""
     path = folder / "oneway.pcap"
     sizes = (50_000, 500_000)
     found: dict[str, Any] = {}
@@ -161,7 +161,7 @@ def one_way(folder: Path, quick: bool) -> dict[str, Any]:
             files[count].write_bytes(file_header() + records(1, count, 200, loss=loss))
         for _ in range(3 if quick else 7):
             for count in sizes:
-                # As many packets in all for both, so that both meet the same machine.
+                # The same total of packets for both, so that both run under the same conditions.
                 turns = sizes[-1] // count
                 spent = sum(seconds(wireloom_streams, files[count]) for _ in range(turns))
                 cost[count].append(spent / turns / count * 1e9)
@@ -173,7 +173,7 @@ def one_way(folder: Path, quick: bool) -> dict[str, Any]:
 
 
 def endless(total: int, loss: float) -> Iterator[bytes]:
-    """A capture of `total` bytes: a block of records, renumbered again and again."""
+    """A capture of `total` bytes: a block of records, repeated with new sequence numbers."""
     yield file_header()
     flows, packets, size = 16, 100, 1460
     block = bytearray(records(flows, packets, size))
@@ -224,7 +224,7 @@ print(json.dumps({"megabytes": round(peak / 1e6), "payload": total, "gap": gaps,
 
 
 def reading(feed: Callable[[BinaryIO], object], ports: dict[str, str]) -> dict[str, Any]:
-    """What a process reports that reads the capture which `feed` writes into a pipe."""
+    """The report of a process that reads the capture which `feed` writes into a pipe."""
     command = [sys.executable, "-c", _CHILD, json.dumps(ports), DICTIONARY]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdin is not None
@@ -250,7 +250,7 @@ def memory(quick: bool) -> dict[str, Any]:
 
 
 def generated(folder: Path, quick: bool) -> dict[str, Any]:
-    """Traffic of all formats with faults: made, read to frames, cut into parts, exchanged."""
+    """Traffic of all formats with faults: generated, framed, cut into parts, exchanged."""
     total = 50_000_000 if quick else 500_000_000
     manifests = []
     faults = Faults(reorder=0.01, loss=0.001, duplicates=0.01, corruption=0.001)
@@ -262,7 +262,7 @@ def generated(folder: Path, quick: bool) -> dict[str, Any]:
     decoded = reading(feed, ports)
     (manifest,) = manifests
     hit = sum(manifest.hit.values())
-    # Damage can show frames that are none, but never hides one that it did not touch.
+    # Damage can produce false frames, but never hides a frame that it did not touch.
     assert decoded["frames"] >= manifest.messages - hit, (decoded, manifest)
     path = folder / "generated.pcap"
     began = time.process_time()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Values = Any
-"""What a message says, in a form that every implementation can be brought to."""
+"""What a message says, in a form that every implementation can produce."""
 
 
 @dataclass(frozen=True)
@@ -16,9 +16,9 @@ class Codec:
 
     decode: Callable[[bytes], Any]
     view: Callable[[Any], Values]
-    """The values in what `decode` gave."""
+    """The values in the result of `decode`."""
     encode: Callable[[Any], bytes] | None = None
-    """Bytes from what `decode` gave; None if the tool cannot write."""
+    """Bytes from the result of `decode`; None if the tool cannot write."""
 
 
 @dataclass(frozen=True)

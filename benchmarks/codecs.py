@@ -1,7 +1,7 @@
-"""Object decode and encode rates of every format, beside other tools reading the same bytes.
+"""Object decode and encode rates of every format, and of other tools on the same bytes.
 
-All implementations are first made to agree on every value. Then they run in turns, several times
-over, so that a change in the machine's speed meets all of them alike; the median counts.
+First all implementations must agree on every value. Then they take turns, several times over, so
+that a change in the machine's speed affects all of them alike; the median counts.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def rows_of(case: Case, times: dict[Key, list[float]]) -> list[dict[str, Any]]:
             spent = times.get((case.name, direction, name))
             if spent is None:
                 continue
-            # The same turn of both, so that they met the same machine.
+            # The same round of both, so that they ran under the same conditions.
             ratios = [c / s for c, s in zip(construct, spent, strict=True)] if construct else []
             rows.append(
                 {

@@ -1,12 +1,11 @@
-"""Market-data messages → Arrow tables on one core, beside our object path and a `struct` loop.
+"""Market-data messages → Arrow tables on one core, compared with our object path and `struct`.
 
-All read the same bytes: quotes and trades of about twenty fields, of which no two messages are
-alike. First they are made to agree on every value of a part. They run in turns, so that a change in
-the machine's speed meets all alike, and the median ratio counts. Times are processor times of this
-thread, but for the two workers, where the clock counts. Two processors that are shared with others
-are less than twice one: what a computation that needs no memory gains from the second one is
-measured in the same turns. The two workers are processes that share a file, as those of Spark do,
-and threads of one process.
+All read the same bytes: quotes and trades of about twenty fields, no two messages alike. First they
+must agree on every value of a part. They take turns, so that a change in the machine's speed
+affects all alike, and the median ratio counts. Times are CPU times of this thread, except for the
+two workers, which are measured by wall clock. Two shared cores are less than twice one: the gain of
+a computation that needs no memory is measured in the same turns. The two workers are processes that
+share a file, as those of Spark do, and threads of one process.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from wireloom.tables import arrow_type, table
 from wireloom.tabulate import Settings, tabulate_range
 
 GOALS = {"object": 50.0, "loop": 20.0, "wide": 1.1, "workers": 1.8, "megabytes": 550.0}
-"""Times the object path, the loop, the long table and one worker; MB/s of TibMsg and TibrvMsg."""
+"""Speed relative to the object path, loop, long table and one worker; MB/s of TibMsg, TibrvMsg."""
 
 FORMATS = ("tibmsg", "tibrv", "qform")
 MESSAGES = 200_000
@@ -52,10 +51,10 @@ PART = 2_000
 """Messages that the slow ones read."""
 
 SEGMENT = 16 << 20
-"""Bytes that one of two workers takes at a time: more than by default, as no rows are kept here."""
+"""Bytes that each worker takes at a time: more than the default, as no rows are kept here."""
 
 PROCESS_RANGE = 20_000_000
-"""Bytes of a part of a file that one of two processes reads at a time."""
+"""Bytes of a file that each process reads at a time."""
 
 CFILE = """
 MSG_TYPE { CLASS_ID 4001; DATA_TYPE short_int; }
@@ -177,7 +176,7 @@ _UNITS = {16 + places: Decimal(1).scaleb(-places) for places in range(16)}
 
 
 class Loop:
-    """Reads fields with `struct` and appends their values to lists, one a column."""
+    """Reads fields with `struct` and appends their values to lists, one per column."""
 
     def __init__(self) -> None:
         self.columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
@@ -363,7 +362,7 @@ def main(quick: bool) -> dict[str, Any]:
 
 
 def verify(name: str, made: list[bytes]) -> None:
-    """See that all three read the same."""
+    """Check that all three read the same."""
     check_messages(name, made, options=OPTIONS[name])
     ours = [row for batch in fields(name, b"".join(made)) for row in plain_rows(batch)]
     arrays = Loop().read(name, b"".join(made))
@@ -456,7 +455,7 @@ def two_processes(data: bytes, runs: int) -> float:
 
     def count(pool: ProcessPoolExecutor, path: str) -> int:
         parts = list(pool.map(partial(count_rows, path), bounds, bounds[1:]))
-        # Each part ends where the next has begun, so that together they are one pass.
+        # Each part ends where the next begins, so that together they are one pass.
         assert parts[0][0] == 0
         assert parts[-1][1] == len(data)
         assert all(one[1] == other[0] for one, other in pairwise(parts))
@@ -510,9 +509,9 @@ def two_threads(data: bytes, runs: int) -> tuple[float, float]:
 
 
 def memory(data: bytes) -> float:
-    """MB by which the process grows, at most, while it reads 2 GB in chunks; 0 where unknown.
+    """The most MB by which the process grows while it reads 2 GB in chunks; 0 where unknown.
 
-    The memory that is resident now, not the highest so far: making the messages took more.
+    Current resident memory, not the peak: making the messages took more.
     """
     if sys.platform != "linux":
         return 0.0

@@ -1,8 +1,8 @@
-"""Dictionaries of QForm: how long a full one takes to load, and hostile texts of growing size.
+"""QForm dictionaries: how long a full one takes to load, and hostile texts of growing size.
 
 The full ones have 16,000 fields, as an RDMFieldDictionary and as a cfile, and are loaded without
-and with the cache on disk. Of every hostile text each scanner reads a short one and one that is
-eight times as long; its time may grow about as much, never with the square.
+and with the cache on disk. Each scanner reads every hostile text in a short version and in one
+eight times as long; the time may grow about as much, never quadratically.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FIELDS = 16_000
 """Fields of a full RDM dictionary, rounded up."""
 
 GOAL_SECONDS = 1.0
-"""Longest time for a full dictionary: it is loaded at the start of a program, and waited for."""
+"""Longest time for a full dictionary: a program waits for it at its start."""
 
 TIMES = 8
 """How much longer the long texts are."""
@@ -43,7 +43,7 @@ MAX_GROWTH = 24.0
 """How much longer they may take. Linear is 8, quadratic is 64."""
 
 ENOUGH_SECONDS = 0.02
-"""Shorter times are not judged: they are mostly the clock's and the machine's."""
+"""Shorter times are not judged: they are mostly noise of the clock and the machine."""
 
 DIALECTS: tuple[Dialect, ...] = ("clean", "reference")
 
@@ -89,7 +89,7 @@ HOSTILE: dict[str, Callable[[int], str]] = {
     "enum values": lambda size: "A 1\n" + "".join(f"{n} x\n" for n in range(size // 8)),
     "field lists": lambda size: "1 A\n" * (size // 4),
 }
-"""Texts of about that many characters, made to be slow."""
+"""Texts of about that many characters, designed to be slow."""
 
 
 def main(quick: bool) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def scanners() -> dict[str, Scan]:
 
 
 def growth_rows(size: int) -> list[dict[str, Any]]:
-    """Of every text the scanner whose time grows the most."""
+    """For every text, the scanner whose time grows the most."""
     rows = []
     print(f"\n{'slowest of the scanners':26} {'':8} {'KiB':>8} {'ms':>8} {'growth':>9}")
     for name, make in HOSTILE.items():
@@ -193,7 +193,7 @@ def growth_rows(size: int) -> list[dict[str, Any]]:
 
 
 def growth(scan: Scan, small: Source, large: Source) -> tuple[float, float]:
-    """How much longer the large text takes, and how long; 0 if that is too short to say."""
+    """How much longer the large text takes, and its time; 0 if that is too short to judge."""
     spent = min(seconds(partial(scan, large)) for _ in range(2))
     if spent < ENOUGH_SECONDS:
         return 0.0, spent
@@ -201,7 +201,7 @@ def growth(scan: Scan, small: Source, large: Source) -> tuple[float, float]:
 
 
 def seconds(job: Callable[[], object]) -> float:
-    """Processor time, so that other programs beside do not count."""
+    """CPU time, so that other programs do not count."""
     began = time.process_time()
     job()
     return time.process_time() - began

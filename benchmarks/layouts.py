@@ -1,9 +1,9 @@
-"""Columns of messages that look alike, or do not: templates, lengths, order; and fewer columns.
+"""Columns of messages that look alike, or not: templates, lengths, order; and fewer columns.
 
-What the kernel learns of a message helps with the next one that looks the same. Here a feed has one
-template, 8 or 40, texts of other lengths in each message, or its fields in another order in each.
-Times are for a field, beside that of the feed with one template. Then random choices of columns are
-read: less must not take longer than everything.
+What the kernel learns from a message helps with the next one that looks the same. Here a feed has
+one template, 8 or 40, texts of different lengths in each message, or its fields in a different
+order in each. Times are per field, relative to the feed with one template. Then random choices of
+columns are read: fewer must not take longer than all.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FEEDS = ("1 template", "8 templates", "40 templates", "lengths", "order")
 MESSAGES = 20_000
 CHOICES = 12
 MOST = 1.1
-"""How much longer a choice of columns may take than all, for what a clock is worth."""
+"""How much longer a choice of columns may take than all of them, given the clock's precision."""
 
 
 def feed(kind: str, format: str, count: int) -> tuple[bytes, int]:
@@ -66,7 +66,7 @@ def build(format: str, fields: dict[str, Any]) -> bytes:
 
 
 def clock(job: Callable[[], object], runs: int) -> float:
-    """The median of some runs, of this thread's time."""
+    """The median CPU time of this thread over some runs."""
     spent = []
     for _ in range(runs):
         began = time.thread_time()
@@ -76,7 +76,7 @@ def clock(job: Callable[[], object], runs: int) -> float:
 
 
 def read(data: bytes, format: str, columns: list[str] | None = None) -> None:
-    """Decode everything, and keep nothing."""
+    """Decode everything and keep nothing."""
     select = None if columns is None else {"fields": columns}
     for _ in decode_bytes(data, format, tables=["fields"], select=select):
         pass

@@ -1,10 +1,10 @@
 """Frames per second through a junction and through Mosquitto, for the same fan-out.
 
-Both are processes of their own; one sender and one or ten receivers are in this one. As many frames
-are under way as fit a window, and the receivers open it, so that neither side has to drop any. The
-junction is spoken to over TCP, with plain sockets and with the client of this package. Mosquitto is
-spoken to with aiomqtt, which is what a program would use, and with plain sockets and packets made
-beforehand, which shows what the broker itself can carry. QoS is 0.
+Each runs in its own process; one sender and one or ten receivers are in this one. A window limits
+the frames in flight, and the receivers open it, so that neither side has to drop any. The junction
+is reached over TCP, with plain sockets and with this package's client. Mosquitto is reached with
+aiomqtt, which is what a program would use, and with plain sockets and prepared packets, which shows
+what the broker itself can carry. QoS is 0.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ EVENT = NaisPacket.from_message(
 )
 FRAME = EVENT.encode()
 WINDOW = 2000
-"""Frames under way."""
+"""Frames in flight."""
 BATCH = 50
 FANS = (1, 10)
 ROUNDS = 3
 
 
 class Window:
-    """Lets the sender go on when every receiver is near enough."""
+    """Lets the sender continue when every receiver has caught up."""
 
     def __init__(self, receivers: int, frames: int) -> None:
         self.counts = [0] * receivers
@@ -219,7 +219,7 @@ def main(quick: bool) -> dict[str, object]:
                     ),
                     "junction, our client": lambda n=other, f=fan: _clients(ready, f, n),
                 }
-                # In turns, so that whatever else the machine does hits all of them.
+                # In turns, so that other load on the machine affects all of them.
                 found: dict[str, list[float]] = {way: [] for way in ways}
                 for _ in range(1 if quick else ROUNDS):
                     for way, work in ways.items():

@@ -1,13 +1,13 @@
-"""The NREP entry point as a relay, beside a direct connection, stunnel and socat, in turns.
+"""The NREP entry point as a relay, compared with a direct connection, stunnel and socat.
 
-Two comparisons. *Relay*: peers that speak TLS themselves, with the entry point between them, beside
-the same with an stunnel between them that ends TLS, and with another that begins it again behind
-that, as the entry point does. *Chain*: plain TCP at both ends, ``nrep connect``, the entry point
-and ``nrep publish`` between them, beside a pair of stunnels and a pair of socats.
+Two comparisons. *Relay*: peers that speak TLS themselves, with the entry point between them; or
+with an stunnel between them that ends TLS; or with a second stunnel after it that starts TLS again,
+as the entry point does. *Chain*: plain TCP at both ends, with ``nrep connect``, the entry point and
+``nrep publish`` between them; or a pair of stunnels; or a pair of socats.
 
-All take turns, so that a change in the machine's speed meets them alike; medians count. Beside the
-clock, the processor time that the processes in the middle take for a megabyte is shown: it says the
-same on a busy machine.
+All take turns, so that a change in the machine's speed affects them alike; medians count. Besides
+wall-clock time, the CPU time per megabyte of the processes in the middle is shown: it is the same
+on a busy machine.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from wireloom.services._shell.tls import server_context
 from wireloom.services.nrep.identity import kept_identity
 
 GOALS = {"bulk_to_stunnel": 0.5, "added_latency_to_stunnel": 2.0}
-"""Relay: at least so many times its throughput, at most so many times its added latency."""
+"""Relay, relative to stunnel: the least throughput, and the most added latency."""
 
 CHUNK = 65_536 - 24
 """Payload of one packet, as our own client sends it."""
@@ -50,7 +50,7 @@ FORK = multiprocessing.get_context("fork")
 
 
 def _serve_one(sock: socket.socket, tls: ssl.SSLContext | None) -> None:
-    """Echo what is short; of what is long, count the bytes and answer with one."""
+    """Echo short input; count the bytes of long input and answer with one byte."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     room = bytearray(1 << 18)
     with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
@@ -133,7 +133,7 @@ def _publisher(address: Address, ready: Any) -> None:
                     HEAD.pack(0, 10, 0, 14 + len(data), content[:10], len(data)) + data
                 )
                 continue
-            # Whole packets follow; their heads count as the peer's part of the work.
+            # Whole packets follow; parsing their headers is the peer's part of the work.
             left = size // CHUNK * (CHUNK + HEAD.size)
             while left:
                 left -= peer.sock.recv_into(room, min(left, len(room))) or _gone()
@@ -240,7 +240,7 @@ def _stunnel(folder: Path, name: str, accept: Address, connect: Address, how: st
 
 @contextlib.contextmanager
 def ways(folder: Path) -> Iterator[tuple[dict[str, Way], dict[str, list[int]]]]:
-    """Every way to the server, started, and the processes that are in the middle of it."""
+    """Every route to the server, started, and the processes in the middle of it."""
     between: dict[str, list[int]] = {}
     identity = kept_identity(folder / "state")
     with contextlib.ExitStack() as stack:
@@ -321,7 +321,7 @@ def ways(folder: Path) -> Iterator[tuple[dict[str, Way], dict[str, list[int]]]]:
 
 
 def _processor_s(pids: list[int]) -> float:
-    """Processor time that processes have taken so far."""
+    """CPU time that processes have used so far."""
     total = 0
     for pid in pids:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -330,7 +330,7 @@ def _processor_s(pids: list[int]) -> float:
 
 
 def _bulk(way: Way, size: int, pids: list[int]) -> tuple[float, float]:
-    """Bytes a second, and the processor time of the processes between."""
+    """Bytes per second, and the CPU time of the processes in between."""
     opened = way()
     opened.pour(CHUNK * 16)
     used, start = _processor_s(pids), time.perf_counter()
@@ -341,7 +341,7 @@ def _bulk(way: Way, size: int, pids: list[int]) -> tuple[float, float]:
 
 
 def _latency(way: Way, count: int) -> float:
-    """Seconds for there and back, the median."""
+    """The median round-trip time in seconds."""
     opened = way()
     times = []
     for _ in range(count):

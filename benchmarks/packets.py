@@ -1,8 +1,8 @@
-"""Bytes → frames → packet tables at compiled speed, beside our own object path on the same bytes.
+"""Bytes → frames → packet tables at compiled speed, compared with our object path.
 
-Both read the same stream; first they are made to agree on every row of a part of it. They run in
-turns, so that a change in the machine's speed meets both alike, and the median ratio counts. Times
-are processor times of this thread, but for the two workers, where the clock counts.
+Both read the same stream; first they must agree on every row of a part of it. They take turns, so
+that a change in the machine's speed affects both alike, and the median ratio counts. Times are CPU
+times of this thread, except for the two workers, which are measured by wall clock.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from wireloom.formats.nrep import PublishReply, SocketControl, SocketData
 from wireloom.tables import table
 
 GOALS = {"frames_per_second": 10e6, "ratio": 50.0, "workers": 1.8}
-"""Blaze headers: frames a second and times the object path; two workers: times one."""
+"""Blaze headers: frames per second, and speed relative to the object path; two workers to one."""
 
 _BODY = bytes.fromhex("160000000100050000000200feffffff030004000000646f636b")
 _OBJECTS = ("message_name", "message", "message_error", "nclass")
@@ -128,7 +128,7 @@ def main(quick: bool) -> dict[str, Any]:
 
 
 def verify(name: str, data: bytes) -> None:
-    """See that both give the same rows."""
+    """Check that both give the same rows."""
     decoder = PacketDecoder(name)
     for batch in scan_frames(name, data):
         check_packets(name, batch, decoder=decoder)

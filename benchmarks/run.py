@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 HERE = Path(__file__).parent
-# This folder itself must not be on the path: a benchmark may be called like a standard module.
+# This folder itself must not be on the path: a benchmark may have the name of a standard module.
 sys.path[0] = str(HERE.parent)
 
 NOT_BENCHMARKS = {"run", "cases", "layouts"}

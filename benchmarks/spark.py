@@ -1,10 +1,10 @@
 """Captures on Spark against what Spark and Polars do with the same rows in Parquet.
 
 All figures of a ratio come from the same run, on the same rows and cores, measured in turns; the
-best of each counts. What Spark takes of any data source in Python is measured too: one that gives
-the same batches ready made, decoding nothing. Sizes can be set in the environment: ``BENCH_ROWS``
-(rows of the table `fields`), ``BENCH_SMALL_MB`` and ``BENCH_LARGE_MB`` (captures for the cost per
-byte).
+best of each counts. What Spark itself costs with any Python data source is measured too: one that
+gives the same batches ready-made, decoding nothing. Sizes can be set in the environment:
+``BENCH_ROWS`` (rows of the table `fields`), ``BENCH_SMALL_MB`` and ``BENCH_LARGE_MB`` (captures for
+the cost per byte).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from wireloom.tabulate import Settings, tabulate
 
 TABLE = "fields"
 PIECE = 8_000_000
-"""Bytes of made-up traffic that captures are repetitions of: making it costs more than reading."""
+"""Bytes of generated traffic, which captures repeat: generating costs more than reading."""
 GOALS = {
     "data source → noop / Parquet → noop": ("at most", 1.3),
     "read_captures → noop / Parquet → noop": ("at most", 1.3),
@@ -84,7 +84,7 @@ def repeated(piece: Path, path: Path, times: int) -> Path:
 
 
 def best(rounds: int, **runs: Callable[[], Any]) -> dict[str, float]:
-    """The best time of each, measured in turns so that what else runs here hits all of them."""
+    """The best time of each, measured in turns so that other load affects all of them."""
     found = dict.fromkeys(runs, float("inf"))
     for _ in range(rounds):
         for name, run in runs.items():
@@ -102,7 +102,7 @@ def to_lake(spark: Any, capture: Path, lake: Path) -> None:
 
 
 def ready_made(place: Path, capture: Path) -> type[DataSource]:
-    """A data source with the batches of ours, which it only reads from files of Arrow."""
+    """A data source that gives our batches, read from Arrow files."""
     options = SourceOptions.read({"path": str(capture), "table": TABLE}).resolved()
     files = []
     for number, part in enumerate(plan(options)):
@@ -114,7 +114,7 @@ def ready_made(place: Path, capture: Path) -> type[DataSource]:
                 writer.write_batch(batch)
     types = spark_schema(options.schema)
 
-    # Inside of this function, so that they are sent to the workers, which cannot import them.
+    # Inside this function, so that they are sent to the workers, which cannot import them.
     class Reader(DataSourceReader):
         def partitions(self) -> list[InputPartition]:
             return [InputPartition(name) for name in files]

@@ -1,4 +1,4 @@
-"""Damaged captures: nothing crashes, every byte is accounted for, what is whole is found."""
+"""Damaged captures: nothing crashes, every byte is accounted for, every intact frame is found."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from progress import Progress
 from wireloom.formats import names
 
 BATCH = 240
-"""Captures a task: some seconds of work, every container twenty times."""
+"""Captures per task: some seconds of work, every container twenty times."""
 
 MAX_SECONDS = 60.0
-"""One capture may take that long at most. The slowest take a fraction of a second."""
+"""Longest time for one capture, in seconds. The slowest take a fraction of a second."""
 
 SHOWN = 10
 """Failures that are printed."""
@@ -34,7 +34,7 @@ Task = tuple[str, int, int, int]
 
 
 def run_captures(count: int, seed: int, jobs: int) -> int:
-    """Try so many damaged captures, shared by the formats; give the number of failures."""
+    """Try so many damaged captures, spread over the formats; return the number of failures."""
     each = -(-count // len(names()))
     tasks: list[Task] = [
         (name, first, min(first + BATCH, each), seed)
@@ -57,7 +57,7 @@ def run_captures(count: int, seed: int, jobs: int) -> int:
                 progress.add(last - first)
                 del waiting[future]
         except BrokenProcessPool:
-            # Tasks are taken in order: what killed a worker is in one of the first.
+            # Tasks are taken in order: whatever killed a worker is in one of the first.
             for name, first, last, _ in list(waiting.values())[: 2 * jobs]:
                 print(f"  a worker died, maybe in {name} {first} to {last} of seed {seed}")
             failures.append("a worker died")
@@ -92,12 +92,12 @@ def _run(task: Task) -> list[str]:
     failures = []
     for index in range(first, last):
         if os.getppid() != _parent:
-            os._exit(1)  # the run was killed: nobody waits for this
+            os._exit(1)  # the run was killed: nobody waits for this worker
         signal.setitimer(signal.ITIMER_REAL, MAX_SECONDS)
         try:
             check_mutant(name, index, seed)
         except Exception as error:
-            # What was not expected is the failure that is looked for; the next one may be another.
+            # An unexpected exception is what we look for; the next capture may fail in another way.
             signal.setitimer(signal.ITIMER_REAL, 0)
             what = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
             again = _save(name, index, seed)

@@ -1,4 +1,4 @@
-"""Follow coverage with atheris, where it is installed: one target a format, and one a framer.
+"""Follow coverage with atheris, where it is installed: one target per format, one per framer.
 
 ``python fuzz/coverage_guided.py TARGET [libFuzzer options]`` is one target; `run_atheris` starts
 them all. The seeds are those of the mutation run.
@@ -17,11 +17,11 @@ HERE = Path(__file__).parent
 BUILD = HERE.parent / "build" / "fuzz"
 
 FRAMER = "-framer"
-"""Ending of the name of a target that only frames."""
+"""Suffix of the name of a target that only frames."""
 
 
 def run_atheris(names: list[str], seconds: int) -> int:
-    """Run every target for so long; 1 if one found something."""
+    """Run every target for so many seconds; 1 if one found something."""
     if find_spec("atheris") is None:
         from mutants import run_mutants
 
@@ -84,7 +84,7 @@ def main() -> None:
     target = Target(name)
 
     def read_it(data: bytes) -> None:
-        # Which options are used follows from the input, so that atheris can choose them.
+        # The input determines the options, so that atheris can choose them.
         target.run(data, sum(data[-4:]) if data else 0)
 
     arguments = [sys.argv[0], *sys.argv[2:]]

@@ -14,10 +14,10 @@ from wireloom.testing.conformance.samples import decode, framer, outline
 
 SMALLEST = 4_096
 LARGEST = 262_144
-"""Sizes that are tried. What is quick even at the largest cannot be used against anybody."""
+"""Sizes that are tried. What is fast even at the largest cannot be used for an attack."""
 
 ENOUGH_SECONDS = 0.01
-"""Shorter times are not judged: they are mostly the clock's and the machine's."""
+"""Shorter times are not judged: they are mostly noise of the clock and the machine."""
 
 MAX_RATIO = 2.8
 """Growth of the time when the size doubles. Linear is 2, quadratic is 4."""
@@ -84,7 +84,7 @@ def _grows(pattern: Pattern, read: Reader) -> str | None:
             return None
     first = _seconds(read, pattern(size))
     shown = [f"{size:,} B {first * 1e3:.0f} ms"]
-    # One slow moment of the machine must neither make nor hide a finding: the sum of it counts.
+    # One slow moment of the machine must neither make nor hide a finding: the sum counts.
     for doubling in range(1, DOUBLINGS + 1):
         size *= 2
         spent = _seconds(read, pattern(size))

@@ -29,16 +29,16 @@ from wireloom.testing.mutations import Mutator
 CRASHES = Path(__file__).parent / "crashes"
 
 BATCH = 2000
-"""Mutants a task: a second or so of work."""
+"""Mutants per task: a second or so of work."""
 
 MAX_SECONDS = 5.0
-"""One mutant may take that long at most. The slowest good ones take milliseconds."""
+"""Longest time for one mutant, in seconds. The slowest good ones take milliseconds."""
 
 MAX_MEMORY = 1 << 30
-"""Address space that a worker may take on top of what it starts with."""
+"""Address space that a worker may use on top of what it starts with."""
 
 TRACED = 500
-"""Every so many mutants, one has its memory measured."""
+"""The memory of one mutant in so many is measured."""
 
 PEAK_PER_BYTE = 400
 PEAK_FLOOR = 300_000
@@ -54,7 +54,7 @@ KEPT = 20
 @dataclass(frozen=True, order=True)
 class Slow:
     per_byte: float
-    """Microseconds for each byte, where short inputs count as 64 bytes."""
+    """Microseconds per byte, where short inputs count as 64 bytes."""
     seconds: float
     index: int
     data: bytes
@@ -106,7 +106,7 @@ def save(name: str, data: bytes, why: str) -> str:
 
 
 _prepared: tuple[Target, Mutator]
-"""What a worker works with; set once when it starts."""
+"""What a worker works with; set when it starts."""
 
 
 def _late(signum: int, frame: FrameType | None) -> None:
@@ -118,7 +118,7 @@ def _begin(name: str, samples: list[bytes], seed: int) -> None:
     global _prepared
     _prepared = Target(name), Mutator(samples, seed)
     for data in samples[:100]:
-        _prepared[0].run(data)  # what is imported on first use is no part of any mutant's time
+        _prepared[0].run(data)  # imports on first use must not count as a mutant's time
     gc.disable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, _late)
@@ -155,7 +155,7 @@ def _batch(task: tuple[str, int, int, int]) -> Outcome:
     for index, data in mutator.mutants(start, stop):
         outcome.mutants += 1
         signal.setitimer(signal.ITIMER_REAL, MAX_SECONDS)
-        began = time.process_time()  # not the wall's: other programs take their share of it
+        began = time.process_time()  # not wall-clock time: other programs take their share of that
         try:
             if index % TRACED:
                 outcome.accepted += target.run(data, index)

@@ -12,7 +12,7 @@ _EVERY = 30.0
 
 
 class Progress:
-    """One line that is written over on a terminal; in a log, one line every half minute."""
+    """One line that is rewritten on a terminal; in a log, one line every half minute."""
 
     def __init__(self, what: str, total: int) -> None:
         self._what = what
@@ -22,16 +22,16 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """Since the start."""
+        """Seconds since the start."""
         return time.monotonic() - self._began
 
     @property
     def rate(self) -> float:
-        """How many a second."""
+        """How many per second."""
         return self.done / max(self.seconds, 1e-9)
 
     def add(self, count: int) -> None:
-        """So many more are done."""
+        """Note that so many more are done."""
         self.done += count
         left = (self._total - self.done) / max(self.rate, 1e-9)
         count = f"{self.done:,}/{self._total:,}, {self.rate:,.0f}/s"

@@ -1,4 +1,4 @@
-"""What some formats need beside the bytes, and where mutants start from."""
+"""What some formats need besides the bytes, and the seeds of mutants."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _made(name: str) -> list[bytes]:
 
     @settings(
         max_examples=MADE,
-        derandomize=True,  # the same in every process, as mutants are told by their number
+        derandomize=True,  # the same in every process, as mutants are identified by their number
         database=None,
         deadline=None,
         phases=[Phase.generate],

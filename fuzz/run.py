@@ -2,7 +2,7 @@
 
 Every format gets its share of mutants of valid messages (see `wireloom.testing.mutations`). Only a
 message or a `DecodeError` may come out of each, in time and memory that grow with its size. Then
-patterns made to be slow are doubled in size, and the time must not more than triple. The compiled
+patterns designed to be slow are doubled in size; the time must not more than triple. The compiled
 tables of messages must be those of the object path, for mutants as well (see `tables`), also with a
 kernel that has AddressSanitizer in it. Damaged captures become tables, with every byte accounted
 for and every whole frame found.
@@ -10,7 +10,7 @@ for and every whole frame found.
 ``./run fuzz spark-crash`` does something else: it kills pipelines, see spark_crash.py; so does
 ``./run fuzz blaze-crash`` with brokers, see blaze_crash.py.
 
-A failure is written to ``fuzz/crashes/<format>/`` and printed as the command that shows it again.
+A failure is written to ``fuzz/crashes/<format>/`` and printed with the command that reproduces it.
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ def main() -> int:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./run fuzz", description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK:,} mutants a format")
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK:,} mutants per format")
     parser.add_argument("--format", action="append", choices=names(), help="only this; repeatable")
-    parser.add_argument("--mutants", type=int, help=f"mutants a format; {DEFAULT:,} by default")
+    parser.add_argument("--mutants", type=int, help=f"mutants per format; {DEFAULT:,} by default")
     parser.add_argument("--seed", type=int, default=1, help="other mutants than those of seed 1")
-    parser.add_argument("--jobs", type=int, default=0, help="processes; one a core by default")
+    parser.add_argument("--jobs", type=int, default=0, help="processes; one per core by default")
     parser.add_argument("--no-tables", action="store_true", help="leave the compiled tables out")
     parser.add_argument(
         "--only-sanitized",
@@ -89,7 +89,7 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--no-growth", action="store_true", help="leave the slow patterns out")
     parser.add_argument(
-        "--atheris", type=int, metavar="SECONDS", help="follow coverage instead, so long a target"
+        "--atheris", type=int, metavar="SECONDS", help="follow coverage instead, so long per target"
     )
     parser.add_argument(
         "--captures", type=int, metavar="COUNT", help=f"damaged captures; {CAPTURES:,} by default"
@@ -123,7 +123,7 @@ def reproduce(path: Path, given: list[str] | None) -> int:
         print(f"{name}: {len(data)} bytes, nothing wrong")
         return 0
     target = Target(name)
-    # How an input is read depends on its index: try all the ways there are.
+    # How an input is read depends on its index: try every way.
     for index in range(240):
         target.run(data, index)
     print(f"{name}: {len(data)} bytes, nothing wrong")

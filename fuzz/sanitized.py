@@ -14,7 +14,7 @@ BUILT = ROOT / "build" / "asan"
 
 
 def library() -> str | None:
-    """The sanitizer's library, which must be loaded before everything else; None without one."""
+    """The sanitizer's library, which must be loaded before everything else; None if missing."""
     compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc")
     if compiler is None or sys.platform != "linux":
         return None
@@ -58,10 +58,10 @@ def run_sanitized(mutants: int, seed: int, jobs: int) -> int:
         return 0
     settings = {
         "LD_PRELOAD": preload,
-        # Python keeps what it never frees. An error must end the run.
+        # Python never frees some of its memory, which is no leak. An error must end the run.
         "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:halt_on_error=1",
         "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
-        # Otherwise small objects and Arrow's buffers lie in arenas, where nothing is watched.
+        # Otherwise small objects and Arrow's buffers come from arenas, which are not watched.
         "PYTHONMALLOC": "malloc",
         "ARROW_DEFAULT_MEMORY_POOL": "system",
     }

@@ -1,8 +1,8 @@
 """Kill processes of pipelines at random moments and compare the lakes: ``./run fuzz spark-crash``.
 
-Every round makes captures, brings them into a lake undisturbed, then again while the driver, a
+Every round makes captures and loads them into a lake undisturbed, then again while the driver, a
 Python worker or an executor is killed several times, in batch or while captures grow: a raw one,
-and packets that are rotated, with connections that go on from file to file. All tables must be the
+and rotated packet captures, with connections that go on from file to file. All tables must be the
 same, row for row.
 """
 
@@ -30,11 +30,11 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./run fuzz spark-crash", description=__doc__)
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--kills", type=int, default=3, help="kills a round")
-    parser.add_argument("--seed", type=int, default=int(time.time()), help="shown, to do it again")
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="printed, to repeat it")
     parser.add_argument("--target", choices=TARGETS, action="append", help="only this; repeatable")
-    parser.add_argument("--kind", choices=["batch", "stream"], help="only this; both by turns")
+    parser.add_argument("--kind", choices=["batch", "stream"], help="only this; else both in turn")
     parser.add_argument("--master", help="where Spark runs, instead of what suits the target")
-    parser.add_argument("--quick", action="store_true", help="a round for every target")
+    parser.add_argument("--quick", action="store_true", help="one round per target")
     options = parser.parse_args(arguments)
     targets: list[Target] = options.target or list(TARGETS)
     rounds = len(targets) if options.quick else options.rounds
@@ -128,7 +128,7 @@ def sorted_names(folder: Path) -> list[Path]:
 
 
 def write_again(paths: list[Path], random: Random) -> None:
-    """Take captures away and write them again, one after the other, bit by bit."""
+    """Remove captures and write them again, one after the other, bit by bit."""
     files = [(path, path.read_bytes()) for path in paths]
     for path in paths:
         path.unlink()

@@ -1,8 +1,8 @@
-"""Compiled tables of messages against the object path, in every way there is to ask for them.
+"""Compiled message tables against the object path, with every kind of settings.
 
 Mutants are taken in groups, each group read in a way of its own: batches of few rows, chosen
-columns, low limits. The last byte of the frames lies in front of a page that cannot be read, so
-that one byte too many is the end of the process.
+columns, low limits. The last byte of the frames is followed by an unreadable page, so that reading
+one byte too many ends the process.
 
 Given a kernel, the run uses that one; `sanitized` gives it one with AddressSanitizer.
 """
@@ -31,7 +31,7 @@ from wireloom.columnar import MessageDecoder
 from wireloom.testing.mutations import Mutator
 
 FORMATS = ("tibmsg", "tibrv", "qform", "payload")
-"""The formats of messages, and payloads in which any of them may lie."""
+"""The message formats, and payloads that may hold any of them."""
 
 GROUP = 60
 TASK = 20 * GROUP
@@ -45,7 +45,7 @@ def format_of(name: str) -> str | None:
 
 
 def corpus(name: str) -> list[bytes]:
-    """Where mutants start from."""
+    """The seeds of the mutants."""
     if name == "payload":
         return [data for each in FORMATS[:3] for data in seeds(each) if len(data) <= MAX_SEED]
     return [data for data in seeds(name) + carriers(name) if len(data) <= MAX_SEED]
@@ -64,7 +64,7 @@ def prepare(kernel: str | None, seed: int) -> None:
 
 
 def load(path: str) -> Any:
-    """A kernel that was built somewhere else."""
+    """A kernel that was built elsewhere."""
     spec = importlib.util.spec_from_file_location("wireloom._kernel", path)
     if spec is None or spec.loader is None:
         raise ImportError(path)
@@ -77,7 +77,7 @@ _raised: list[str] = []
 
 
 def _unraisable(hook: Any) -> None:
-    """What a bounds check of the kernel raises cannot leave it; it must not be lost either."""
+    """Collects what a bounds check raises inside the kernel, from where it cannot propagate."""
     _raised.append(f"{hook.exc_value!r} in {hook.object!r}")
 
 
@@ -102,7 +102,7 @@ def state_of(name: str) -> dict[str, Any]:
 
 
 def check(name: str, frames: list[bytes], way: dict[str, Any]) -> None:
-    """See that both paths agree on some frames, and that the compiled one stays inside them."""
+    """Check that both paths agree on some frames, and that the compiled one stays inside them."""
     kernel, guarded = _prepared["kernel"], _prepared["guarded"]
     with nothing_raised():
         check_messages(format_of(name), frames, kernel=kernel, options=options(name), **way)
@@ -116,7 +116,7 @@ def check(name: str, frames: list[bytes], way: dict[str, Any]) -> None:
 
 
 def alike(sample: bytes, random: Random) -> list[bytes]:
-    """A message some times, then with other bytes: it is read by its layout, and they are not."""
+    """A message several times, so that its layout is remembered, then with other bytes."""
     found = [sample] * 3
     while sample and len(found) < GROUP // 2:
         data = bytearray(sample)
@@ -129,7 +129,7 @@ def alike(sample: bytes, random: Random) -> list[bytes]:
 
 
 def run_task(task: tuple[str, int, int]) -> tuple[int, list[str]]:
-    """Check the mutants from one number to another; gives how many, and what is wrong."""
+    """Check the mutants from one number to another; returns how many, and what is wrong."""
     name, start, stop = task
     state = state_of(name)
     random = Random(_prepared["seed"] << 32 | start)
@@ -150,7 +150,7 @@ def run_task(task: tuple[str, int, int]) -> tuple[int, list[str]]:
 
 
 def blame(name: str, frames: list[bytes], way: dict[str, Any]) -> str:
-    """Save the first frame that fails by itself, else all of them; what to say about it."""
+    """Save the first frame that fails by itself, else all of them; returns the report."""
     for frame in frames:
         try:
             check(name, [frame], way)
@@ -174,7 +174,7 @@ def reproduce_tables(name: str, data: bytes) -> None:
 
 
 def run_tables(count: int, seed: int, jobs: int = 0, kernel: str | None = None) -> int:
-    """Check so many mutants of every format; gives the number of failures."""
+    """Check so many mutants of every format; returns the number of failures."""
     context = multiprocessing.get_context("spawn")
     failures = 0
     with context.Pool(jobs or os.cpu_count() or 1, prepare, (kernel, seed)) as pool:

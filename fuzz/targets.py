@@ -1,4 +1,4 @@
-"""What is fuzzed: how bytes are read, and patterns that are made to be slow.
+"""What is fuzzed: how bytes are read, and patterns designed to be slow.
 
 A target is a format. Everything here is found from the registry; only the hostile patterns below
 know formats by name, and a format without any gets the general ones.
@@ -18,7 +18,7 @@ from wireloom.testing.conformance import examine
 from wireloom.wire import varint
 
 Pattern = Callable[[int], bytes]
-"""About that many hostile bytes."""
+"""Gives about that many hostile bytes."""
 
 
 def option_sets(format: Format) -> list[dict[str, Any]]:
@@ -43,7 +43,7 @@ class Target:
         self.options = option_sets(self.format)
 
     def run(self, data: bytes, index: int = 0) -> bool:
-        """Try the bytes; whether they were a message. Of `index` depends how, and how much."""
+        """Try the bytes; returns whether they were a message. `index` decides how they are read."""
         random = Random(index)
         options = {} if index % 3 == 0 else dict(self.known)
         if index % 2:
@@ -55,7 +55,7 @@ class Target:
 
 
 def patterns(name: str) -> dict[str, Pattern]:
-    """Inputs made to be slow: false starts, lengths that reach far, deep and wide nesting."""
+    """Inputs designed to be slow: false starts, far-reaching lengths, deep and wide nesting."""
     found: dict[str, Pattern] = {"zeros": bytes, "ones": lambda size: b"\xff" * size}
     for title, sample in get(name).samples().items():
         for length in (1, 4, 8, 16):
@@ -67,7 +67,7 @@ def patterns(name: str) -> dict[str, Pattern]:
 
 
 def repeated(piece: bytes) -> Pattern:
-    """The piece over and over."""
+    """The piece repeated."""
     return lambda size: piece * (size // len(piece) + 1)
 
 

@@ -38,7 +38,7 @@ nclass ROW
 }
 """
 _OVERHEAD = 4 + 6 + 6
-"""Bytes of an object beside its text: LEN, the number's field, and the text's INDEX and LEN."""
+"""Bytes of an object besides its text: LEN, the number's field, and the text's INDEX and LEN."""
 
 
 def say(**found: Any) -> None:
@@ -46,7 +46,7 @@ def say(**found: Any) -> None:
 
 
 def ready() -> None:
-    """Say so, and wait to be told to begin."""
+    """Print ``ready``, and wait to be told to begin."""
     say(event="ready")
     sys.stdin.readline()
 

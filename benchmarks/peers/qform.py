@@ -1,7 +1,7 @@
 """QForm: twenty fixed fields that a dictionary explains. Every value is read.
 
-Prices are plain doubles here. The format's own price type becomes an exact decimal with us, which
-no peer makes.
+Prices are plain doubles here. Our codec turns the format's own price type into an exact decimal,
+which no peer does.
 """
 
 from __future__ import annotations

@@ -111,8 +111,8 @@ def decode(data: Buffer, format: str | None = None, **options: Any) -> Message:
 def decode_all(data: Buffer, format: str | None = None, **options: Any) -> list[Message]:
     """All messages of `data`, which holds frames back to back: a whole file, say.
 
-    Nothing is left out but the text between the frames of NAIS, which `scan` gives. `scan` is also
-    for streams that do not fit the memory, and for damaged ones.
+    Only the text between NAIS frames is left out; `scan` gives it. Use `scan` as well for streams
+    that do not fit in memory, and for damaged ones.
 
     Args:
         data: the frames. Without any bytes there are no messages.

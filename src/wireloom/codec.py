@@ -26,7 +26,7 @@ class Codec:
     limits: Limits
     strict: bool
     options: Mapping[str, Any]
-    """The format's own."""
+    """The format's own options."""
 
     @classmethod
     def make(cls, name: str, given: Mapping[str, Any]) -> Codec:
@@ -61,14 +61,14 @@ class Codec:
         return scan(self.framer(), data)
 
     def messages(self, data: bytes, *, padded: bool = False) -> list[Message]:
-        """The messages that fill `data`, which holds frames back to back, but for text.
+        """The messages of `data`, which holds frames back to back; text between them is skipped.
 
         Args:
             data: the frames.
             padded: whether zeros may follow the last frame.
 
         Raises:
-            DecodeError: some of the bytes are no message; its offset counts from the start of
+            DecodeError: some of the bytes are not a message; its offset counts from the start of
                 `data`.
         """
         found: list[Message] = []
@@ -89,9 +89,9 @@ class Codec:
 
 
 def options_of(found: Format, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of some options that a format has, as it takes them.
+    """The given options that a format has, with their values as the format takes them.
 
-    They are spelled as in `wireloom.options`; what is for other formats is left out.
+    They are spelled as in `wireloom.options`; those of other formats are left out.
 
     Raises:
         OptionError: a value cannot be used.
@@ -110,12 +110,12 @@ def options_of(found: Format, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def message_codecs(given: Mapping[str, Any]) -> list[Codec]:
-    """The codecs of all formats of messages, each with the options that it has.
+    """The codecs of all message formats, each with the options that it has.
 
     Transports are not among them: they have no magic that can be trusted inside other data.
 
     Raises:
-        OptionError: no format of messages has such an option, or a value is bad.
+        OptionError: no message format has such an option, or a value is bad.
         SourceError: a dictionary among the options cannot be found or read.
     """
     formats = [each for each in map(get, names()) if each.kind == "message"]

@@ -1,9 +1,9 @@
-"""What captures, Arrow and Spark need to know about a format, said by the format itself.
+"""What captures, Arrow and Spark need to know about a format, declared by the format itself.
 
-A format gives one `Columns` object (`Format.columns`). What is said here serves any format of
-declared packets or of messages with fields: its frames are cut by its own framer, its packets are
-read by the kernel of words, its messages by the object path. A format overrides what it can do
-faster or differently.
+A format gives one `Columns` object (`Format.columns`). The defaults here serve any format of
+declared packets or of messages with fields: its own framer cuts the stream, the word kernel reads
+its packets, and the object path reads its messages. A format overrides what it can do faster or
+differently.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Table:
         """The same table with the wanted columns only, in the table's order; None wants all.
 
         Raises:
-            OptionError: a column is not there.
+            OptionError: the table has no such column.
         """
         if wanted is None:
             return self
@@ -90,19 +90,19 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One form of a packet, as the kernel is to read it."""
+    """One form of a packet, as the kernel reads it."""
 
     cls: type[Packet]
     words: int
-    """Header length, where that tells the form."""
+    """Header length, where it identifies the form."""
     parts: tuple[Flat, ...]
     codes: Sequence[int]
-    """Its type codes: one, unless `type_field` has them."""
+    """Its type codes: one, unless `type_field` holds the code."""
     name: str
     type_field: str = ""
-    """The field that has the type code, where the form does not tell it."""
+    """The field that holds the type code, where the form alone does not determine it."""
     type_names: Mapping[int, str] = field(default_factory=dict)
-    """Names of the values of that field; `name` for those that are not here."""
+    """Names of the values of that field; values that are not listed are called `name`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Exchange:
     """Name of the type."""
     answer: str
     key: tuple[str, ...]
-    """The whole numbers in both that tell which request an answer is for."""
+    """The integer fields, present in both, that match an answer to its request."""
 
 
 Row = dict[str, Any]
@@ -155,10 +155,10 @@ def key_row(
 def failure_row(
     layer: str, format: str | None, failure: Failure, raw: bytes, at: int | None
 ) -> Row:
-    """The columns of `errors` behind the key.
+    """The columns of `errors` after the key.
 
     Args:
-        layer: where it was met.
+        layer: where in the flow it failed.
         format: of what could not be read.
         failure: why.
         raw: the bytes.
@@ -198,32 +198,32 @@ class Columns:
     payloads_in_messages: bool = False
     """Whether messages may also lie in parts of that payload, which only its packets know."""
     extra: tuple[Column, ...] = ()
-    """Columns of its packet table that come from no part of its packets."""
+    """Columns of its packet table that are not parts of its packets."""
     body: str = ""
-    """The one of these that `bodies` fills; empty if it has none."""
+    """The column of `extra` that `bodies` fills; empty if there is none."""
     body_options: tuple[str, ...] = ()
-    """Those of its options that are for its bodies alone: its packets are read without them."""
+    """Its options that concern bodies only: packets are read without them."""
     exchanges: tuple[Exchange, ...] = ()
-    """What is answered: how long that takes is measured."""
+    """Requests and their answers, whose response times are measured."""
     least_frame: int = 1
     """Bytes of its shortest frame."""
     max_header: int = 64
-    """Bytes that are enough to see why no header stands somewhere."""
+    """Bytes that are enough to tell why there is no header at a position."""
 
     def scan(self, kernel: Any, framer: Any, limits: Limits) -> Any:
         """The kernel's scanner for its streams; None: there is none, its framer is used."""
         return None
 
     def is_fresh(self, scan: Any) -> bool:
-        """Whether a scanner of the kernel decides what is left as if nothing came before it."""
+        """Whether a kernel scanner decides the remaining bytes as if nothing came before them."""
         return bool(scan.bad == 0 and scan.suspect <= scan.pos)
 
     def why(self, framer: Any, data: memoryview, kind: int, pos: int) -> DecodeError | None:
-        """Why the kernel's scanner found no frame at `pos`; None: its frame rules say."""
+        """Why the kernel's scanner found no frame at `pos`; None: ask the frame rules."""
         return None
 
     def is_line(self, kind: int) -> bool | None:
-        """Whether what the kernel's scanner marked is a whole line of text; None: it is no text."""
+        """Whether a mark of the kernel's scanner is a whole line of text; None: it is not text."""
         return None
 
     def shapes(
@@ -275,13 +275,13 @@ class Columns:
         return None
 
     def is_told(self, options: Mapping[str, Any]) -> bool:
-        """Whether packets before it, of either direction, may tell what a body is.
+        """Whether what a body is may depend on earlier packets, of either direction.
 
         Then a raw capture is read in one piece, and both directions of a connection together.
         """
         return False
 
-    # --- messages: what is not said here serves any with `fields` (see `wireloom.rows`)
+    # --- messages: the defaults serve any message with `fields` (see `wireloom.rows`)
 
     walker: int | None = None
     """The number of its walker in the kernel; None: its messages go the object path."""
@@ -289,14 +289,14 @@ class Columns:
     """Whether its fields often have decimals and hints; they get dense columns then."""
 
     knows_fields: bool = False
-    """Whether something besides its messages tells the types of fields: a dictionary."""
+    """Whether something besides its messages, such as a dictionary, gives the types of fields."""
 
     def is_walked(self, options: Mapping[str, Any]) -> bool:
         """Whether the walker reads messages with these options; else the object path does."""
         return True
 
     def prepare(self, walk: Any, options: Mapping[str, Any]) -> None:
-        """Give the walker what it must know of these options."""
+        """Give the walker what it needs from these options."""
 
     def type_slots(self) -> Mapping[int, str]:
         """Names of its field types by their numbers for the kernel's walkers."""
@@ -307,17 +307,17 @@ class Columns:
         return {}
 
     def dialect_of(self, message: Message) -> str | None:
-        """The reading that fitted; None for formats with one."""
+        """The dialect that fitted; None for formats that have only one."""
         return None
 
     def field_row(self, item: Any) -> Row | None:
-        """The value columns of a field, after `type` and `size`; None: its value's type tells."""
+        """The value columns of a field, after `type` and `size`; None: the value's type decides."""
         return None
 
     def nested(self, item: Any) -> list[tuple[str, Sequence[Any]]] | None:
-        """The fields of the messages that a field is, with what follows its step in their paths.
+        """The fields of the messages that are a field's value, with the rest of their paths.
 
-        None: it is none, or has them as `fields`, or as its `value`.
+        None: the value is no message, or its fields are in `fields` or `value`.
         """
         return None
 

@@ -7,7 +7,7 @@ a mistake would cost:
 * for bytes that are known to be a message `SURE` is enough (`wireloom.detect`);
 * inside a payload, which may as well be plain data, only a magic counts: `MAGIC`
   (`wireloom.nesting`);
-* a stream may begin in the middle of a frame, so that its start alone decides nothing: formats are
+* a stream may begin in the middle of a frame, so its start alone decides nothing: formats are
   tried in this order, and frames that follow each other decide (`wireloom.tabulate.detection`).
 """
 

@@ -21,7 +21,7 @@
     └── ConnectionClosed         the peer is gone (sent, received)
 
 "Not enough bytes yet" on a stream is not an error, and neither is an unknown type: framers wait,
-codecs keep it. All of them survive pickling, because Spark workers send them home.
+codecs keep it. All of them survive pickling, because Spark workers send them to the driver.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _rebuild(cls: type[WireloomError], state: dict[str, Any]) -> WireloomError:
 
 
 class WireloomError(Exception):
-    """Base of every error of this package."""
+    """Base class of every error in this package."""
 
     reason: str
 
@@ -115,7 +115,7 @@ class TruncatedError(DecodeError):
     needed: int
     """Bytes the structure needs from `offset` on."""
     available: int
-    """Bytes there are from `offset` on."""
+    """Bytes that are available from `offset` on."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class TruncatedError(DecodeError):
 
 
 class LimitError(DecodeError):
-    """A configured limit would be passed; raised before anything of that size is allocated."""
+    """A configured limit would be exceeded; raised before anything of that size is allocated."""
 
     default_code = "limit"
 

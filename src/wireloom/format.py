@@ -29,9 +29,9 @@ _FLAGS = {
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option of `decode` and `scan`, beside the limits and `strict` that every format has.
+    """An option of `decode` and `scan`, besides the limits and `strict` that every format has.
 
-    It is also one of tables, of the command line and of Spark's data source; see
+    It is also an option of tables, of the command line and of Spark's data source; see
     `wireloom.options`.
     """
 
@@ -40,8 +40,8 @@ class Option:
     choices: tuple[str, ...] = ()
     default: object = None
     type: OptionType = "text"
-    """What a text stands for. A default that is a flag or a number says that, too. ``list`` and
-    ``files`` have commas between their parts; an ``object`` cannot be written as text."""
+    """How its text is read. A default that is a flag or a number implies the kind, too. ``list``
+    and ``files`` have commas between their parts; an ``object`` cannot be written as text."""
     is_for_tables: bool = True
     """Whether it makes sense where messages become rows."""
 
@@ -129,14 +129,14 @@ class Format(ABC):
     summary: ClassVar[str]
     """One sentence: what it is and where it is used."""
     options: ClassVar[tuple[Option, ...]] = ()
-    """Its own options; `COMMON_OPTIONS` come on top."""
+    """Its own options; it has `COMMON_OPTIONS` as well."""
     magic: ClassVar[bytes] = b""
-    """Bytes that every message has near its start and other data hardly ever; empty if none."""
+    """Bytes that every message has near its start and other data hardly ever has; may be empty."""
     has_text: ClassVar[bool] = False
     """Whether text may lie between its frames."""
     rank: ClassVar[int] = 50
-    """Who wins where two formats explain a stream equally well: the lower one. Those that carry
-    others come before those that are carried."""
+    """Breaks the tie where two formats explain a stream equally well: the lower rank wins. Formats
+    that carry others come before those that are carried."""
 
     @abstractmethod
     def decode(self, data: bytes, *, limits: Limits, strict: bool, **options: Any) -> Message:
@@ -148,7 +148,7 @@ class Format(ABC):
 
     @abstractmethod
     def framer(self, *, limits: Limits, strict: bool, offset: int = 0, **options: Any) -> Framer:
-        """A new framer for one stream whose first byte has that offset."""
+        """A new framer for one stream whose first byte has the given offset."""
 
     @abstractmethod
     def detect(self, data: bytes) -> int:
@@ -198,7 +198,7 @@ class Format(ABC):
 
         Raises:
             OptionError: one is unknown, or its value cannot be used.
-            SourceError: a file that one names is not there, or wrong.
+            SourceError: a file that an option names is missing or wrong.
         """
         if not given:
             return DEFAULT_LIMITS, False, {}
@@ -221,10 +221,10 @@ class Format(ABC):
         return Limits(**limits), strict, self.load_options(rest)
 
     def load_options(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Its own options with what they name: files are read, so that others need none of them.
+        """Its own options with the files they name already read, so that other processes need none.
 
         Raises:
             OptionError: a value cannot be used.
-            SourceError: a file is not there, or wrong.
+            SourceError: a file is missing or wrong.
         """
         return given

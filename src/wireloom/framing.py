@@ -4,20 +4,20 @@ A format says three things about its frames (`FrameRules`): how long the frame a
 whether the content fits that length, and where the next one might start. `Scanner` does the rest,
 in the same way for every chunking of the same bytes:
 
-* A frame whose content fits is accepted. Where a format's content check is weak, the header behind
+* A frame whose content fits is accepted. Where a format's content check is weak, the header after
   the frame decides.
-* Otherwise the bytes up to the next position where a frame *does* stand are one `Problem`; nothing
-  after them is lost, so a damaged length never swallows the frames behind it.
+* Otherwise the bytes up to the next position where a frame *does* start are one `Problem`; nothing
+  after them is lost, so a damaged length never swallows the frames that follow it.
 * Where headers have no magic, such a frame may be a false one, or one that has lost bytes and runs
-  into the next. If no header is behind it, a frame that starts inside it and has one goes first.
+  into the next. If no header follows it, a frame that starts inside it and is followed by one wins.
 * Each byte is in exactly one record: the records' lengths add up to the stream's.
 
 Costs are linear. A full content check of one region is made once: frames that start inside a region
 whose check failed are checked for a few steps only (`SUSPECT_STEPS`), otherwise nested false frames
 would make the cost quadratic.
 
-A live connection uses `Splitter` instead, which waits for nothing behind a frame and gives up at
-the first header that is none.
+A live connection uses `Splitter` instead, which waits for nothing after a frame and gives up at
+the first invalid header.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MAX_PROBLEM = 1 << 20
 """Longest `Problem`; a longer bad region becomes several, to bound memory on garbage."""
 
 SUSPECT_STEPS = 64
-"""Fields checked of a frame that starts in a region already known to be damaged."""
+"""How many fields are checked in a frame that starts in a region known to be damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A range of bytes that is no frame, and why."""
+    """A range of bytes that is not a frame, and why."""
 
     format: str
     offset: int
@@ -119,14 +119,14 @@ class Framer(Protocol):
 
 
 class FrameRules(Protocol):
-    """What `Scanner` must know of a format; offsets in its errors count from ``data[0]``."""
+    """What `Scanner` must know about a format; offsets in its errors count from ``data[0]``."""
 
     has_magic: bool
     """Whether bytes that hardly occur elsewhere mark a header. If not, content alone does not prove
-    a frame in a damaged region as long as another one there has a header behind it, too."""
+    a frame in a damaged region while another frame there is also followed by a header."""
 
     def measure(self, data: bytes | bytearray, pos: int, end: int) -> int:
-        """Bytes of the frame whose header starts at `pos`; nothing may be there.
+        """Length in bytes of the frame whose header starts at `pos`; there may be no data there.
 
         Raises:
             TruncatedError: the header is not complete in ``data[pos:end]``.
@@ -147,12 +147,12 @@ class FrameRules(Protocol):
     def find(self, data: bytes | bytearray, pos: int, end: int) -> int:
         """The first position in ``[pos, end)`` where a frame might start; `end` if there is none.
 
-        A start of which only the first bytes are there, at the end of the data, counts too.
+        A start that the end of the data cuts off after its first bytes counts too.
         """
         ...
 
 
-# What speaks for a frame in a damaged region.
+# The evidence for a frame in a damaged region.
 _CONTENT = 1
 _HEADER_BEHIND = 2
 _BOTH = 3
@@ -177,11 +177,11 @@ class Scanner:
         self._eof = False
         self._need = 1  # buffer length at which the next decision can be taken
         self._start = 0  # buffer offset of the frame or bad region being decided
-        # End of the frame at `_start`, while its content proves nothing; in a bad region of that at
-        # `_searched`, while nothing but its content speaks for it; else 0.
+        # End of the frame at `_start`, while its content proves nothing; in a bad region, end of
+        # the frame at `_searched`, while only its content supports it; else 0.
         self._open = 0
         self._looked = 0  # buffer offset up to which no frame was found inside that frame
-        self._bad: DecodeError | None = None  # why the bytes from `_start` on are no frame
+        self._bad: DecodeError | None = None  # why the bytes from `_start` on are not a frame
         self._bad_at = 0
         self._searched = 0  # buffer offset up to which a bad region is known to hold no frame
         self._suspect = 0  # buffer offset up to which full content checks have failed
@@ -218,9 +218,9 @@ class Scanner:
     def _next(self, pos: int, records: list[Record]) -> int:
         """Accept the frame at `pos`, or start a bad region there.
 
-        Behind a good frame, content that fits is enough in every format: who waits for an answer
-        must not have to wait for a header behind it. Where content proves nothing, nothing speaks
-        for the length, and any frame inside shows that it is wrong.
+        After a good frame, content that fits is enough in every format: whoever waits for an answer
+        must not have to wait for the header that follows it. Where content proves nothing, the
+        length has no support, and any frame inside shows that it is wrong.
         """
         self._start = pos
         try:
@@ -297,10 +297,10 @@ class Scanner:
         return stop
 
     def _search(self) -> int:
-        """The first position from `_searched` on where a frame stands, or the end of the stream.
+        """The first position from `_searched` on where a frame starts, or the end of the stream.
 
-        One that only its content speaks for stands back behind one inside it with a header behind.
-        All before that one is bad, so that nothing is searched again.
+        A frame that only its content supports gives way to one inside it that is followed by a
+        header. Everything before that one is bad, so nothing is searched again.
         """
         end = len(self._buffer)
         while not self._open:
@@ -322,7 +322,7 @@ class Scanner:
         return self._searched
 
     def _inside(self, stop: int, least: int) -> bool:
-        """Whether a frame with that proof stands at a position from `_looked` on, before `stop`."""
+        """Whether a frame with that proof starts at a position from `_looked` on, before `stop`."""
         while (found := self._rules.find(self._buffer, self._looked, stop)) < stop:
             self._looked = found
             if self._stands(found) >= least:
@@ -331,7 +331,7 @@ class Scanner:
         return False
 
     def _stands(self, pos: int) -> int:
-        """What speaks for a frame at `pos`: `_CONTENT`, `_HEADER_BEHIND`, `_BOTH`; 0: nothing."""
+        """The evidence for a frame at `pos`: `_CONTENT`, `_HEADER_BEHIND`, `_BOTH`; 0: none."""
         end = len(self._buffer)
         try:
             stop = pos + self._measure(pos)
@@ -343,11 +343,11 @@ class Scanner:
         except DecodeError:
             return 0
         if is_proven and self._rules.has_magic:
-            return _BOTH  # a magic does for the header behind, which would have to be waited for
+            return _BOTH  # a magic replaces the next header, for which we would have to wait
         return _CONTENT * is_proven | _HEADER_BEHIND * self._header_at(stop)
 
     def _header_at(self, pos: int) -> bool:
-        """Whether a header stands at `pos`, or the stream ends exactly there."""
+        """Whether a header starts at `pos`, or the stream ends exactly there."""
         if pos == len(self._buffer) and self._eof:
             return True
         try:
@@ -380,7 +380,7 @@ def scan(framer: Framer, data: Buffer | Iterable[Buffer]) -> Iterator[Record]:
 
 
 class Measures(Protocol):
-    """The one of `FrameRules` that a live stream needs: how long is the frame at a position?"""
+    """The part of `FrameRules` that a live stream needs: how long is the frame at a position?"""
 
     def measure(self, data: bytes | bytearray, pos: int, end: int) -> int:
         """Bytes of the frame whose header starts at `pos`; see `FrameRules.measure`."""
@@ -390,8 +390,8 @@ class Measures(Protocol):
 class Splitter:
     """Frames of a live stream, each as soon as its last byte is there.
 
-    A peer that is wrong is not resynchronised with, as `Scanner` does with a recorded stream: the
-    first header that is none ends the connection. Feed what has arrived, take all frames, repeat.
+    Unlike `Scanner` with a recorded stream, it does not resynchronise with a peer that is wrong:
+    the first invalid header ends the connection. Feed what has arrived, take all frames, repeat.
 
     Costs are linear in the stream, however it is cut. Fed with `bytes`, each byte is copied once at
     most (a few header bytes twice, when a chunk ends inside a header), and not at all when a chunk
@@ -403,7 +403,7 @@ class Splitter:
         self._rules = rules
         self._max_frame = limits.max_frame
         self._chunks: deque[bytes] = deque()
-        self._pos = 0  # in the first chunk: what is before it was given out or is in `_begun`
+        self._pos = 0  # in the first chunk: earlier bytes were given out or are in `_begun`
         self._pending = 0
         self._offset = 0  # stream offset of the next frame
         # A frame that does not end in the chunk it begins in. BytesIO hands out its content without

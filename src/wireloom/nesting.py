@@ -70,7 +70,7 @@ def nested(
             `wireloom.options`.
 
     Raises:
-        OptionError: no format of messages has such an option, or a value is bad.
+        OptionError: no message format has such an option, or a value is bad.
         SourceError: a dictionary among the options cannot be found or read.
     """
     return nested_with(

@@ -1,8 +1,8 @@
 """The options of the formats, spelled the same in Python, on the command line and in Spark.
 
-An option is declared by its format (`Format.options`). ``FORMAT.NAME`` is that format's; ``NAME``
-is that of every format that has one of this name, where choices are declared of those that have
-that choice. Texts are read as the declaration says: several values have commas between them.
+An option is declared by its format (`Format.options`). ``FORMAT.NAME`` sets that format's option;
+``NAME`` sets it for every format that has an option of this name and, where choices are declared,
+allows the value. Texts are read as the declaration says: several values have commas between them.
 
 >>> by_format({"dialect": "auto", "blaze.dialect": "document"})
 {'tibrv': {'dialect': 'auto'}, 'blaze': {'dialect': 'document'}}
@@ -21,7 +21,7 @@ __all__ = ["by_format", "declared", "spellings"]
 
 
 def declared(formats: Iterable[Format] | None = None) -> dict[str, list[tuple[Format, Option]]]:
-    """The options of some formats by name, each with the formats that have it; None: of all."""
+    """The options of some formats (None: all) by name, each with the formats that have it."""
     found: dict[str, list[tuple[Format, Option]]] = {}
     for format in map(get, names()) if formats is None else formats:
         for option in format.options:
@@ -39,11 +39,11 @@ def spellings(formats: Iterable[Format] | None = None) -> list[str]:
 def by_format(
     given: Mapping[str, Any], formats: Sequence[Format] | None = None
 ) -> dict[str, dict[str, Any]]:
-    """The options of each format, of those that are given as ``NAME`` or ``FORMAT.NAME``.
+    """Sort options that are given as ``NAME`` or ``FORMAT.NAME`` by format.
 
     Args:
         given: the options.
-        formats: those that are asked; None: all.
+        formats: the formats to consider; None: all.
 
     Raises:
         OptionError: none of the formats has such an option, or the value cannot be used.

@@ -41,16 +41,16 @@ __all__ = [
 ]
 
 MAX_PATH: Final = 1000
-"""Bytes of a path; what goes deeper ends with an ellipsis. Else names in names would multiply."""
+"""Longest path in bytes; a longer one ends with an ellipsis, or nested names would multiply."""
 
 _ELLIPSIS = "…"
 
 
 def walked_formats() -> tuple[str, ...]:
-    """The formats that the kernel has a walker for; a position here is the format's number there.
+    """The formats that the kernel has a walker for; the index is the format's number in the kernel.
 
     Raises:
-        AssertionError: the formats' numbers are not those from 0 on.
+        AssertionError: the formats' numbers are not 0, 1, 2, ….
     """
     numbered = {get(name).columns().walker: name for name in names()}
     found = sorted(number for number in numbered if number is not None)
@@ -59,7 +59,7 @@ def walked_formats() -> tuple[str, ...]:
 
 
 def message_formats() -> tuple[str, ...]:
-    """All formats of messages: those with a walker in the kernel, then the others."""
+    """All message formats: those with a walker in the kernel, then the others."""
     walked = walked_formats()
     others = (name for name in names() if get(name).kind == "message")
     return (*walked, *(name for name in others if name not in walked))
@@ -67,12 +67,12 @@ def message_formats() -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class FrameRows:
-    """The rows of one frame: its message, those carried inside, and what inside is unreadable."""
+    """The rows of one frame: its message, the messages inside it, and what is unreadable in it."""
 
     messages: list[Row] = field(default_factory=list)
     fields: list[Row] = field(default_factory=list)
     owners: list[int | None] = field(default_factory=list)
-    """For each field, which message it is a field of; None if of one nested in a field."""
+    """For each field, the index of its message; None if that message is nested in a field."""
     errors: list[Row] = field(default_factory=list)
 
 
@@ -111,7 +111,7 @@ def frame_rows(
 
     Raises:
         DecodeError: it cannot be read.
-        OptionError: an option that no format of messages has.
+        OptionError: an option that no message format has.
     """
     chosen = get(format)
     common = {option.name for option in COMMON_OPTIONS}
@@ -129,7 +129,7 @@ def payload_rows(data: bytes, *, path: str = "", **options: Any) -> FrameRows:
     """The rows of the messages that fill a transport's payload, if any do.
 
     Raises:
-        OptionError: an option that no format of messages has.
+        OptionError: an option that no message format has.
     """
     rows = _Rows(options, nested=True)
     rows.read(rows.inside(data, path, 1), 1)
@@ -137,7 +137,7 @@ def payload_rows(data: bytes, *, path: str = "", **options: Any) -> FrameRows:
 
 
 class _Level:
-    """A message while its fields are gone through: its own, or one nested in a field."""
+    """A message whose fields are being visited: one with a row, or one nested in a field."""
 
     __slots__ = (
         "carried",
@@ -159,9 +159,9 @@ class _Level:
         self.path = path
         self.carried = carried  # messages around this one
         self.depth = depth  # levels inside its own message
-        self.seen: set[str] = set()  # names of the fields so far
-        self.row: Row = {}  # its message's
-        self.number = 0  # of that row
+        self.seen: set[str] = set()  # field names so far
+        self.row: Row = {}  # the row of its message
+        self.number = 0  # the number of that row
         self.message: Message | None = None  # set where a message starts
 
 
@@ -180,7 +180,7 @@ class _Rows:
         raise AssertionError("reading is done here")
 
     def inside(self, data: bytes, path: str, depth: int) -> list[tuple[Message, str]]:
-        """The messages that fill a payload, with their paths; none where there is an error."""
+        """The messages that fill a payload, with their paths; none if one cannot be read."""
         codec = self._walk.recognise(data)
         if codec is None:
             return []
@@ -195,7 +195,7 @@ class _Rows:
         return [(each, join_path(path, f"[{i}]", "")) for i, each in enumerate(messages)]
 
     def read(self, messages: list[tuple[Message, str]], carried: int) -> None:
-        """Append the rows of messages, and of all that lie in them."""
+        """Append the rows of messages, and of all messages inside them."""
         # A stack instead of recursion: nesting must not reach Python's limit.
         stack = [_opened(message, path, carried) for message, path in reversed(messages)]
         while stack:
@@ -230,7 +230,7 @@ class _Rows:
         self.found.messages.append(level.row)
 
     def _below(self, level: _Level, item: Any, step: str) -> list[_Level]:
-        """What lies in a field."""
+        """Visit what is inside a field."""
         path = join_path(level.path, step)
         nested = level.columns.nested(item)
         if nested is None and (inner := _inner(item)) is not None:
@@ -251,7 +251,7 @@ class _Rows:
         return [_opened(message, where, level.carried + 1) for message, where in found]
 
     def _unpacked(self, data: bytes, unpack: Callable[[int], str]) -> Row:
-        """The text of a packed field, if all of the frame are not larger than a frame may be.
+        """The text of a packed field, unless all texts of the frame together exceed `max_frame`.
 
         Some kilobytes of zlib can hold megabytes, and a message has many fields.
         """
@@ -285,7 +285,7 @@ def _fields(message: Any) -> tuple[Any, ...]:
 
 
 def _step(name: str | None, index: int, seen: set[str]) -> str:
-    """What a field is called in a path; as `wireloom.formats._tib.payloads` does it."""
+    """What a field is called in a path; same rule as `wireloom.formats._tib.payloads`."""
     step = name if name and name not in seen else f"fields[{index}]"
     seen.add(step)
     return step
@@ -308,7 +308,7 @@ def field_types() -> tuple[str, ...]:
 
 
 _MOST_TYPES: Final = 127
-"""What the type column can number."""
+"""How many types the type column can number."""
 
 
 @cache
@@ -323,7 +323,7 @@ def _field_types(formats: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def field_row(item: Any, columns: Columns) -> Row:
-    """The columns of one field, from `name` on; what is packed has no value.
+    """The columns of one field, from `name` on; a packed field has no value.
 
     Args:
         item: has a `name` and a `value`, and may have a `type`, a `size` and `fields`.
@@ -357,7 +357,7 @@ _COLUMNS = (
 
 
 def _other(item: Any) -> Row:
-    """A field whose format says no more: its value's own type says which column it is in."""
+    """A field whose format says no more: the type of its value decides the column."""
     value = item.value
     kind = getattr(item, "type", None)
     type = str(getattr(kind, "name", kind)).lower()

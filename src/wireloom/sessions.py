@@ -30,8 +30,8 @@ from wireloom.wire import Buffer, as_bytes
 __all__ = ["CLOCK_SLACK", "BaseSession", "Session", "Timers", "Transitions"]
 
 CLOCK_SLACK = 1e-6
-"""Seconds by which a timer may be early: sums of floats rarely meet a deadline exactly, and one
-that is missed by a hair would be waited for again, for no time at all."""
+"""Seconds by which a timer may be early: sums of floats rarely meet a deadline exactly, and a
+deadline missed by a hair would cause another wait of zero seconds."""
 
 Event = TypeVar("Event")
 State = TypeVar("State", bound=Enum)
@@ -67,9 +67,9 @@ class Session(Protocol[Event]):
         ...
 
     def close(self) -> None:
-        """End it from this side, politely where the protocol has a way. A second time: no effect.
+        """End it from this side, with a goodbye if the protocol has one; calling it again is safe.
 
-        It may go on until the peer has answered, or a time has passed: see `is_closed`.
+        It may go on until the peer has answered or a timeout has passed: see `is_closed`.
         """
         ...
 
@@ -157,31 +157,31 @@ class Transitions(Generic[State, Trigger]):
 
 
 class Timers(Generic[Trigger]):
-    """Deadlines by name, one each; a session has few, so that a search through all is quick."""
+    """Named deadlines, one per name; a session has so few that searching all of them is quick."""
 
     def __init__(self) -> None:
         self._deadlines: dict[Trigger, float] = {}
 
     def set(self, name: Trigger, deadline: float) -> None:
-        """Have it ring at `deadline`, instead of any earlier setting."""
+        """Set a timer to `deadline`; it replaces any earlier setting."""
         self._deadlines[name] = deadline
 
     def cancel(self, name: Trigger) -> None:
-        """Have it not ring; no effect when it is not set."""
+        """Cancel a timer; no effect when it is not set."""
         self._deadlines.pop(name, None)
 
     def clear(self) -> None:
-        """Cancel all."""
+        """Cancel all timers."""
         self._deadlines.clear()
 
     def next(self, now: float) -> float | None:
-        """Seconds until the first rings, 0 if it is overdue; None when none is set."""
+        """Seconds until the first timer expires, 0 if it is overdue; None when none is set."""
         if not self._deadlines:
             return None
         return max(0.0, min(self._deadlines.values()) - now)
 
     def due(self, now: float) -> list[Trigger]:
-        """Those that have rung, earliest first; they are no longer set."""
+        """The timers that have expired, earliest first; they are no longer set."""
         rung = [name for name, at in self._deadlines.items() if at <= now + CLOCK_SLACK]
         rung.sort(key=self._deadlines.__getitem__)
         for name in rung:
@@ -190,10 +190,10 @@ class Timers(Generic[Trigger]):
 
 
 class BaseSession(ABC, Generic[State, Trigger, Event]):
-    """What sessions share: a state out of a table, bytes to be sent, timers.
+    """What sessions share: a state from a table, bytes to be sent, and timers.
 
     A subclass has `transitions`, reads in `_received`, and reacts to its timers in `_timed_out`.
-    Its table leads to a final state by whatever ends it; its timers end with it.
+    Whatever ends the session leads to a final state in its table; the timers end with it.
     """
 
     transitions: ClassVar[Transitions]  # type: ignore[type-arg]  # a ClassVar cannot be generic
@@ -205,7 +205,7 @@ class BaseSession(ABC, Generic[State, Trigger, Event]):
 
     @property
     def state(self) -> State:
-        """Where it is in `transitions`."""
+        """The current state in `transitions`."""
         return self._state
 
     @property
@@ -227,7 +227,7 @@ class BaseSession(ABC, Generic[State, Trigger, Event]):
         return b"".join(self.parts_to_send())
 
     def parts_to_send(self) -> list[bytes]:
-        """The same in parts that need not be copied together."""
+        """The same as a list of parts, without joining them."""
         parts, self._unsent = self._unsent, []
         return parts
 
@@ -246,18 +246,18 @@ class BaseSession(ABC, Generic[State, Trigger, Event]):
 
     @abstractmethod
     def close(self) -> None:
-        """End it from this side. A second time: no effect."""
+        """End it from this side; a second call does nothing."""
 
     @abstractmethod
     def _received(self, data: bytes, now: float) -> list[Event]:
-        """See `receive`; only called while it is not over."""
+        """See `receive`; only called while the session is open."""
 
     def _timed_out(self, name: Trigger, now: float) -> list[Event]:
-        """What it means that a timer has rung; only called while the session is not over."""
+        """Handle a timer that has expired; only called while the session is open."""
         raise NotImplementedError(f"{type(self).__name__} sets timers and does not handle them")
 
     def _move(self, trigger: Trigger) -> None:
-        """Go to the next state; in a final one no timer is left.
+        """Go to the next state; a final state cancels all timers.
 
         Raises:
             StateError: the trigger is not allowed in this state.
@@ -267,5 +267,5 @@ class BaseSession(ABC, Generic[State, Trigger, Event]):
             self._timers.clear()
 
     def _send(self, data: bytes) -> None:
-        """Have these bytes sent behind those that wait."""
+        """Queue these bytes to be sent after those that already wait."""
         self._unsent.append(data)

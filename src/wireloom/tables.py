@@ -192,7 +192,7 @@ def _packet_table(format: Format) -> Table:
         for field, part in attributes(packet.parts):
             found = Column(field, _packet_type(part), _packet_doc(part))
             if field == "type":
-                continue  # that is type_code
+                continue  # it is the column type_code
             before = columns.setdefault(field, found)
             if before.type != found.type:
                 raise TypeError(f"{name}.{field} is {before.type} and {found.type}")
@@ -249,7 +249,7 @@ WIDE_TYPES: Final = {
     "time": "time",
     "timestamp": "timestamp",
 }
-"""What a chosen field's type may be called, beside ``decimal`` and ``decimal(p,s)``."""
+"""The type names a chosen field may have, besides ``decimal`` and ``decimal(p,s)``."""
 
 
 def wide_column(text: str) -> tuple[str, str | None]:
@@ -271,13 +271,13 @@ def wide_column(text: str) -> tuple[str, str | None]:
 
 
 def wide_table(columns: Iterable[tuple[str, str]]) -> Table:
-    """The table with one row a message and the named fields as columns.
+    """The table with one row per message and the named fields as columns.
 
     Args:
         columns: name and type of each, as `wide_column` gives them.
 
     Raises:
-        OptionError: a name is that of a key column, or there twice.
+        OptionError: a name is that of a key column, or is given twice.
     """
     last = Column(
         "misfits", "i32", "chosen fields of the message whose value did not fit their column"

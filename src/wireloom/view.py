@@ -26,13 +26,13 @@ __all__ = [
 ]
 
 MAX_ROWS = 2000
-"""Rows of hex or tree that a view shows; a hostile message must not fill a screen for ever."""
+"""Rows of hex or tree that a view shows; a hostile message must not flood the screen."""
 
 MAX_TEXT = 1000
 """Characters of one value that a view shows."""
 
 COLOURS = 6
-"""How many colours fields take in turn."""
+"""How many colours the fields alternate between."""
 
 ERROR = -1
 """The colour number of bytes where reading failed."""
@@ -106,7 +106,7 @@ def _paint(colours: list[int | None], start: int, stop: int, colour: int) -> Non
         colours[i] = colour
 
 
-# Colours that can be told apart on a light and on a dark page.
+# Colours that are distinguishable on a light and on a dark page.
 _STYLE = """<style>
 .wireloom{display:flex;flex-wrap:wrap;gap:1.5em;font:12px/1.4 monospace;align-items:flex-start}
 .wireloom table{border-collapse:collapse;border:0}

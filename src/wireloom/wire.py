@@ -215,5 +215,5 @@ class Writer:
         self._uint(value, 4, "little")
 
     def getvalue(self) -> bytes:
-        """All that was written."""
+        """Everything written so far."""
         return bytes(self.out)

@@ -1,6 +1,6 @@
 """A small real Blaze server for tests of clients: sessions, a dictionary as store, and faults.
 
-It listens on loopback and does what the protocol says. What is wrong with it is asked for: refused
+It listens on loopback and does what the protocol says. Its faults are there on request: refused
 connections, answers that are late or never come, connections that are cut at any moment.
 """
 
@@ -106,7 +106,7 @@ class Store:
     def apply(
         self, action: Any, value: NClassValue, dialect: str = "document"
     ) -> tuple[BlazeCode, Change | None]:
-        """Carry a change out; the code says why not."""
+        """Carry out a change; the code says why it failed."""
         nclsid, key = value.nclass.id, value.key()
         rows = self.rows.setdefault(nclsid, {})
         old = rows.get(key)
@@ -166,14 +166,14 @@ class Broker:
         self.is_silent = False
         """Answers nothing at all."""
         self.delay = 0.0
-        """Before a transaction is carried out."""
+        """Delay in seconds before a transaction is carried out."""
         self.code: Callable[[TransactionRequested], BlazeCode | None] = lambda request: None
         """Answers with this code, and does nothing."""
         self.after_bytes: Callable[[], int | None] = lambda: None
         """Cuts each new connection after it has sent so many bytes."""
         self.refused_subscriptions: dict[int, BlazeCode] = {}
         self.connids = connids
-        """The last one that was given."""
+        """The last id that was assigned."""
         self.requests = 0
         self.refuse_from = refuse_from
         """From this connection request on, TOO_MANY_CONNECTIONS."""
@@ -204,7 +204,7 @@ class Broker:
             await asyncio.sleep(0)
 
     def cut(self) -> None:
-        """End all connections without a word."""
+        """Abort all connections."""
         for peer in list(self.connections):
             peer.cut()
 

@@ -4,7 +4,7 @@ Writers insert objects, each once, and note which were acknowledged. A subscribe
 and resumes where it was. The broker is killed with no chance to clean up and started again. Then:
 
 * every acknowledged object is there;
-* one without an answer is there or not, and its insert is tried again until it is known to be;
+* an object without an answer may be there or not; its insert is retried until it is known to be;
 * the subscriber has seen each insert exactly once, in the order of the stamps.
 """
 
@@ -37,7 +37,7 @@ __all__ = ["Trial", "kill_under_load", "settle"]
 WRITERS = 3
 BURST = 24
 PATIENCE_S = 20.0
-"""For the first acknowledgement of a round, on a busy machine."""
+"""Seconds to wait for the first acknowledgement of a round, on a busy machine."""
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class Trial:
     kills: int = 0
 
     def take(self, count: int) -> list[int]:
-        """Keys to insert: those of which nothing is known, then new ones."""
+        """Keys to insert: those whose outcome is unknown, then new ones."""
         again = sorted(self.unknown)[:count]
         self.unknown -= set(again)
         new = range(self.next_key, self.next_key + count - len(again))
@@ -88,7 +88,7 @@ async def _write(trial: Trial, address: str) -> None:
                     return
                 assert isinstance(found, TransactionResponse), found
                 key = waiting.pop(found.txprid)
-                # 4: the try before was carried out, and its answer lost.
+                # 4: the previous attempt was carried out, and its answer lost.
                 assert found.blzcod in (0, 4), found
                 trial.unknown.discard(key)
                 trial.acknowledged.add(key)
@@ -117,7 +117,7 @@ async def _follow(trial: Trial, address: str, until: Callable[[], bool] | None =
 
 async def _loaded(trial: Trial, address: str) -> None:
     async def quietly(work: object) -> None:
-        # The peer is killed: whatever connections do then is no news.
+        # The peer is killed: whatever the connections do then is expected.
         with contextlib.suppress(ConnectionError, DecodeError, TimeoutError):
             await work  # type: ignore[misc]
 

@@ -1,4 +1,4 @@
-"""Blaze spoken by hand: packets over a real socket, for tests of brokers."""
+"""Blaze spoken by hand: packets over a real socket, for testing brokers."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def ping(number: int, text: str = "") -> Any:
 
 
 def settings(**sections: Any) -> BrokerSettings:
-    """What a broker is told; a section by a dict of what differs."""
+    """Settings of a broker; each section is a dict of what differs from the defaults."""
     made = BrokerSettings(Path("fleet.blz"), "sqlite://", Address("127.0.0.1", 0))
     for name, given in sections.items():
         value = replace(getattr(made, name), **given) if isinstance(given, dict) else given
@@ -124,13 +124,13 @@ def live(test: Callable[_Args, Coroutine[Any, Any, None]]) -> Callable[_Args, No
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Wait for something that nobody announces."""
+    """Wait for something that is not announced."""
     while not condition():  # noqa: ASYNC110
         await asyncio.sleep(0.01)
 
 
 class Raw:
-    """One connection; whatever is awaited comes within seconds, or fails."""
+    """One connection; whatever is awaited arrives within seconds, or the test fails."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -142,7 +142,7 @@ class Raw:
 
     @classmethod
     async def open(cls, broker: Broker | str, **options: Any) -> Self:
-        """A connection over which nothing was said."""
+        """A connection on which nothing has been sent."""
         text = broker if isinstance(broker, str) else str(broker.address)
         at = Address.parse(text)
         return cls(*await asyncio.open_connection(at.host, at.port, **options))
@@ -151,7 +151,7 @@ class Raw:
     async def connect(
         cls, broker: Broker | str, hbtsec: int = 0, dialect: str = "document", **options: Any
     ) -> Self:
-        """A connection that was agreed."""
+        """A connection after its handshake."""
         made = await cls.open(broker, **options)
         made.dialect = dialect
         try:
@@ -188,7 +188,7 @@ class Raw:
         return None if frame is None else FORMAT.decode(frame, dialect=self.dialect)
 
     async def frame(self, within_s: float = 5.0) -> bytes | None:
-        """The same as it is."""
+        """The same, not decoded."""
         async with asyncio.timeout(within_s):
             while True:
                 for frame in self._splitter:
@@ -202,7 +202,7 @@ class Raw:
                 self._splitter.feed(data)
 
     async def expect(self, kind: type[_P], within_s: float = 5.0, **fields: Any) -> _P:
-        """The next packet, which is of that kind and has these fields."""
+        """The next packet, which must be of that kind and have these fields."""
         found = await self.packet(within_s)
         assert isinstance(found, kind), f"expected {kind.__name__}, got {found}"
         for name, value in fields.items():
@@ -258,7 +258,7 @@ class Raw:
     # -- subscriptions
 
     def subscription(self, nclsid: int = 302, **fields: Any) -> SubscriptionRequest:
-        """A request: SNAPSHOT, ALL, ALL, ALL unless said otherwise."""
+        """A request: SNAPSHOT, ALL, ALL, ALL by default."""
         given: dict[str, Any] = {
             "sbstyp": 1,
             "sbsmod": 1,

@@ -17,7 +17,7 @@ from oracles.blaze_peers import FLEET
 __all__ = ["Program"]
 
 START_S = 60.0
-"""For a broker to serve on a busy machine."""
+"""Seconds for a broker to start serving on a busy machine."""
 
 
 class Program:
@@ -66,7 +66,7 @@ class Program:
         return str(self.ready["listen"])
 
     def terminate(self, within_s: float = 30.0) -> int:
-        """SIGTERM; gives how it ended."""
+        """Send SIGTERM; returns the exit status."""
         self.process.send_signal(signal.SIGTERM)
         return self.wait(within_s)
 
@@ -76,7 +76,7 @@ class Program:
         return code
 
     def kill(self) -> None:
-        """As a power failure would."""
+        """Kill it, as a power failure would."""
         self.process.kill()
         self.process.wait(30)
         self._close()

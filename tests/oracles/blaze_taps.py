@@ -1,4 +1,4 @@
-"""What a tap shows, brought through the pipeline; and what a store holds: they must agree."""
+"""What a tap recorded, read by the pipeline, and what a store holds: they must agree."""
 
 from __future__ import annotations
 

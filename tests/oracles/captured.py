@@ -101,7 +101,7 @@ def made_capture(
 
 
 def collect(batches: Batches, settings: Settings) -> Rows:
-    """The rows of batches, each of which is checked for being what the settings say."""
+    """The rows of batches; each batch is checked against the settings."""
     found: Rows = {}
     for name, batch in batches:
         batch.validate(full=True)
@@ -112,7 +112,7 @@ def collect(batches: Batches, settings: Settings) -> Rows:
 
 
 def captured_rows(events: Iterable[Event], format: str, *, include_raw: bool = False) -> Rows:
-    """The rows of all tables, of streams that are all of one format."""
+    """The rows of all tables, for streams that are all of one format."""
     found: Rows = {}
     streams: dict[int, list[_Segment]] = {}
     dropped: dict[int, list[dict[str, Any]]] = {}
@@ -310,7 +310,7 @@ def _frame(found: Rows, key: dict[str, Any], data: bytes, format: str) -> dict[s
 
 
 def differences(expected: Rows, found: Rows, *, is_ordered: bool = True) -> list[str]:
-    """What is not the same; rows of a stream must also be in the same order."""
+    """The differences; rows of a stream must also be in the same order."""
     problems = []
     for name in sorted({*expected, *found} - {"wide"}):
         wanted, given = _by_stream(expected.get(name, [])), _by_stream(found.get(name, []))
@@ -331,7 +331,7 @@ def differences(expected: Rows, found: Rows, *, is_ordered: bool = True) -> list
 
 
 def _first(one: list[Any], other: list[Any], at: int) -> str:
-    """The columns that differ first."""
+    """The first columns that differ."""
     if at >= min(len(one), len(other)):
         return f"only in one: {(one[at:] or other[at:])[0]}"
     a, b = one[at], other[at]
@@ -364,7 +364,7 @@ def _shown(value: Any) -> str:
 
 
 def check_accounts(found: Rows, captured: int | None = None) -> None:
-    """Every row of `accounting` sums up, and says what the rows of the other tables say.
+    """Every row of `accounting` adds up and agrees with the rows of the other tables.
 
     Raises:
         AssertionError: a byte is missing.
@@ -380,7 +380,7 @@ def check_accounts(found: Rows, captured: int | None = None) -> None:
             for each in found.get("errors", [])
             if (each["source"], each["stream"]) == here
             and not each["path"]
-            and each["code"] != "suspect"  # a note about bytes that are read
+            and each["code"] != "suspect"  # a note about bytes that were read
         ]
         cut = sum(each["frame_length"] for each in errors if each["code"] == "gap")
         bad = sum(each["frame_length"] for each in errors if each["code"] != "gap")

@@ -52,7 +52,7 @@ class Kills:
 
 
 def rotated(pcap: Path, count: int) -> list[bytes]:
-    """The contents of the files that a capture program makes that starts a new one now and then."""
+    """The contents of the files of a capture program that rotates its output."""
     data = pcap.read_bytes()
     parts = packet_ranges(pcap, count)
     return [(data[:24] if part.start else b"") + data[part.start : part.end] for part in parts]
@@ -102,9 +102,9 @@ def kill_until_done(
         kills: how often; the run after that is left alone.
         most_s: longest time from the start of a run until something is killed.
         limit_s: longest time for a run.
-        is_over: for a run that goes on for ever: whether it has done everything. The one that is
-            left alone is then asked to end.
-        told: called with what is going on.
+        is_over: for a run that never ends by itself: whether it has done everything. The run that
+            is left alone is then asked to end.
+        told: called with progress messages.
 
     Raises:
         TimeoutError: a run does not end.
@@ -125,12 +125,12 @@ def kill_until_done(
             done.kills += is_hit
             if not is_hit or target == "driver" or is_over is None:
                 break
-            # One that goes on for ever survives this: the next one is killed in the same run.
+            # An endless run survives this: the next target is killed in the same run.
         if is_over is not None and not (was_killed and target == "driver"):
             ends = time.monotonic() + limit_s
             while process.poll() is None and not is_over() and time.monotonic() < ends:
                 time.sleep(0.1)
-            # All may have been done before it started: it has to get to where it can be asked.
+            # Everything may have been done before it started: it must get to where it can be asked.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(patience_s)
             tell("asked to end")
@@ -161,7 +161,7 @@ def stop(process: subprocess.Popen[str]) -> None:
 
 
 def _kill(process: subprocess.Popen[str], target: Target, after_s: float) -> bool:
-    """Kill the target some time after it can be seen; False if the run ends before."""
+    """Kill the target some time after it appears; False if the run ends before."""
     if target == "driver":
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(after_s)
@@ -179,7 +179,7 @@ def _kill(process: subprocess.Popen[str], target: Target, after_s: float) -> boo
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(after_s)
         return False
-    # The last ones: those that work. The first of Python's processes only starts the others.
+    # The last ones do the work. The first Python process only starts the others.
     alive = [pid for pid in _below(process.pid) if _NAMES[target] in _command(pid)]
     with contextlib.suppress(ProcessLookupError, IndexError):
         os.kill(alive[-1], signal.SIGKILL)
@@ -188,7 +188,7 @@ def _kill(process: subprocess.Popen[str], target: Target, after_s: float) -> boo
 
 
 def _wait(family: list[int]) -> None:
-    """Until the processes of a dead driver are gone; what stays is ended."""
+    """Wait until the processes of a dead driver are gone; end those that remain."""
     ends = time.monotonic() + _GONE_S
     while any(_is_alive(pid) for pid in family) and time.monotonic() < ends:
         time.sleep(0.05)

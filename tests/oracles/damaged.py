@@ -1,4 +1,4 @@
-"""Damaged captures: nothing crashes, every byte is accounted for, all that is whole is found.
+"""Damaged captures: nothing crashes, every byte is accounted for, every intact frame is found.
 
 A capture of a few kilobytes is made for every format, container and compression. What happens to it
 depends on a seed and a number alone: bits are flipped, ranges are lost, garbage gets in, the end is
@@ -63,7 +63,7 @@ CONTAINERS: Final = (
     "pcap.gz",
     "pcapng.zst",
 )
-"""What the mutants of a format are mutants of, in turn."""
+"""The kinds of capture that mutants of a format start from, in turn."""
 
 _VARIANTS: Final = 16
 """Captures of a format and container that mutants start from."""
@@ -72,7 +72,7 @@ _MOST_LOST: Final = 300
 """Bytes by which a damaged packet may be too long or too short."""
 
 _WAITING: Final = ReassemblyLimits(max_flow_packets=128)
-"""Room for all that these captures have, and much less of it than by default."""
+"""Buffers that suffice for these captures, much smaller than the defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class _Piece:
 
     data: bytes
     first: int = -1
-    """Where the payload that it carries starts in all payload; -1: it carries none."""
+    """Offset of its payload in the whole payload; -1: it carries none."""
     size: int = 0
 
 
@@ -92,7 +92,7 @@ class _Base:
     frames: tuple[bytes, ...]
     pieces: tuple[_Piece, ...]
     opening: int
-    """Bytes without which it may be no capture, or begin somewhere else."""
+    """Bytes without which it may not be a capture, or may start somewhere else."""
     is_stream: bool
     """Whether frames go on from one packet to the next."""
     data: bytes
@@ -111,12 +111,12 @@ class Mutant:
 
 
 def container_of(index: int) -> str:
-    """What the mutants of that number are mutants of."""
+    """The kind of capture that the mutant of that number starts from."""
     return CONTAINERS[index % len(CONTAINERS)]
 
 
 def check_mutant(name: str, index: int, seed: int = 1) -> None:
-    """Damage a capture of a format, and look whether all that is left whole is found.
+    """Damage a capture of a format, and check that every frame left intact is found.
 
     Raises:
         AssertionError: a byte is not accounted for, or a frame that was not damaged is not found.
@@ -131,7 +131,7 @@ def make_mutant(name: str, index: int, seed: int = 1) -> Mutant:
     """The mutant of that number.
 
     Raises:
-        AssertionError: not even without damage all is found.
+        AssertionError: frames are not found even without damage.
     """
     random = Random(f"{name} {seed} {index}")
     turn = index // len(CONTAINERS)
@@ -173,7 +173,7 @@ def _missing(data: bytes, whole: Sequence[bytes], settings: Settings) -> list[by
 
 @cache
 def _base(name: str, container: str, variant: int, seed: int) -> _Base:
-    """A capture in which everything is found as long as it is whole."""
+    """A capture in which everything is found while it is undamaged."""
     random = Random(f"{name} {container} {variant} {seed}")
     kind, _, pack = container.partition(".")
     samples = list(get(name).samples().values())
@@ -200,7 +200,7 @@ def _base(name: str, container: str, variant: int, seed: int) -> _Base:
 
 
 Carried = list[tuple[Packet, tuple[int, int]]]
-"""Packets, each with the place and the size of what it carries; -1: nothing."""
+"""Packets, each with the position and the size of its payload; -1: it has none."""
 
 
 def _segments(frames: Sequence[bytes], link: str, random: Random) -> Carried:
@@ -263,7 +263,7 @@ def _zstd(data: bytes) -> bytes:
 
 
 def _damaged(data: bytes, random: Random) -> tuple[bytes, int, int, int]:
-    """The data with damage, the range that suffered, and how many bytes are lost."""
+    """The damaged data, the range that was hit, and how many bytes are lost."""
     first = random.randrange(len(data))
     last = min(len(data), first + random.choice((1, 1, 4, 60)))
     kind = random.randrange(4)
@@ -280,10 +280,10 @@ def _damaged(data: bytes, random: Random) -> tuple[bytes, int, int, int]:
 
 
 def _whole(base: _Base, first: int, last: int, lost: int) -> list[bytes]:
-    """The frames without a byte in a packet that suffered.
+    """The frames without a byte in a damaged packet.
 
-    A damaged header makes its packet seem longer or shorter. A record is believed only if another
-    one follows it, so that the one before a damaged header suffers with it.
+    A damaged header makes its packet seem longer or shorter. A record is accepted only if another
+    one follows it, so the one before a damaged header is affected too.
     """
     if len(base.pieces) == 1:
         return _unhurt(base.frames, [(first, last)], lost)
@@ -307,10 +307,10 @@ _HEADER: Final = 16
 
 
 def _unhurt(frames: Sequence[bytes], hurt: list[tuple[int, int]], lost: int) -> list[bytes]:
-    """The frames outside of ranges that suffered.
+    """The frames outside damaged ranges.
 
-    A frame that has lost bytes is legal, for all that a reader can know, with as many of the next
-    ones in their place: so those suffer, too.
+    For all that a reader can know, a frame that has lost bytes is legal with as many bytes of the
+    next frames in their place: so those are affected, too.
     """
     whole = []
     at = reach = 0
@@ -325,7 +325,7 @@ def _unhurt(frames: Sequence[bytes], hurt: list[tuple[int, int]], lost: int) -> 
 
 
 def _first_lost(data: bytes, first: int, last: int) -> int:
-    """The first byte that may be lost, for all that can be known of the bytes that are left.
+    """The first byte that may be lost, as far as the remaining bytes can tell.
 
     Where a frame ends with the bytes that the next one has lost, they may as well be its own.
     """
@@ -335,7 +335,7 @@ def _first_lost(data: bytes, first: int, last: int) -> int:
 
 
 def _believed(name: str, base: _Base, data: bytes, first: int, last: int) -> int:
-    """Where what suffers ends: at `last`, or where a frame of the damaged bytes leads to.
+    """Where the affected range ends: at `last`, or where a frame of the damaged bytes leads to.
 
     If a damaged length leads to the start of a frame, or to the end, nobody can know better.
     """
@@ -355,9 +355,9 @@ def _believed(name: str, base: _Base, data: bytes, first: int, last: int) -> int
 
 
 def _whole_before(base: _Base, first: int) -> list[bytes]:
-    """Of a packed capture, the frames that the bytes before the damage have in them.
+    """The frames of a packed capture that are in the bytes before the damage.
 
-    What is behind it depends on what is before. The last record is not believed.
+    What follows depends on what is before it. The last record is not accepted.
     """
     size = len(_unpacked(base.data[:first], base.pack))
     total = sum(len(piece.data) for piece in base.pieces)
@@ -365,7 +365,7 @@ def _whole_before(base: _Base, first: int) -> list[bytes]:
 
 
 def _unpacked(data: bytes, pack: str) -> bytes:
-    """As much as the beginning of a packed file gives."""
+    """As much as the beginning of a packed file unpacks to."""
     found = b""
     while data:
         if pack == "gz":

@@ -1,4 +1,4 @@
-"""Rows of made-up captures, their disturbances, and the comparison of Spark with the replay."""
+"""Rows of generated captures, as they are and made worse; Spark compared with the replay."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def check(
     plainly: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> list[Row]:
-    """See that Spark and the replay agree; the rows.
+    """Check that Spark and the replay agree; returns the rows.
 
     Args:
         spark: the session.
@@ -111,7 +111,7 @@ def check(
 
 
 def same(found: Iterable[Row], expected: Iterable[Row], names: Sequence[str]) -> None:
-    """See that the rows are the same, in any order."""
+    """Check that the rows are the same, in any order."""
     one = Counter(_shown(row, names) for row in found)
     other = Counter(_shown(row, names) for row in expected)
     extra, missing = list((one - other).elements()), list((other - one).elements())
@@ -141,12 +141,12 @@ def _cell(value: Any) -> str:
 
 
 def disturbed(rows: Rows, seed: int, *, few_ids: Mapping[str, int] | None = None) -> Rows:
-    """The rows as a worse capture would have them: some lost, some twice, ids used again.
+    """The rows as a worse capture would have them: some lost, some doubled, ids reused.
 
     Args:
         rows: of a capture.
         seed: of all choices.
-        few_ids: columns of the tables whose numbers go round early.
+        few_ids: columns of the tables whose numbers wrap around early.
     """
     random = Random(seed)
     made: Rows = {}
@@ -171,7 +171,7 @@ def disturbed(rows: Rows, seed: int, *, few_ids: Mapping[str, int] | None = None
 
 
 def timeless(rows: Rows) -> Rows:
-    """The rows as those of raw captures: one stream, in order of time, and no times."""
+    """The rows as raw captures give them: one stream, in order of time, without times."""
     made: Rows = {}
     for name, each in rows.items():
         if name == "gaps":

@@ -1,4 +1,4 @@
-"""Traffic of other protocols, made up: most captures are full of it; nothing must be found there.
+"""Generated traffic of other protocols: most captures are full of it; nothing must be found there.
 
 Each maker gives the bytes of one direction of a connection; `capture` puts many into a pcap file.
 """
@@ -74,7 +74,7 @@ def _rpc(random: Random) -> bytes:
 
 
 def _lengths(random: Random) -> bytes:
-    """Items behind their lengths."""
+    """Items preceded by their lengths."""
     data = b""
     for _ in range(random.randrange(1, 100)):
         size = random.randrange(30)
@@ -111,7 +111,7 @@ def _rtp(random: Random) -> Iterator[bytes]:
 
 
 def _beacons(random: Random) -> Iterator[bytes]:
-    """Short ones with a counter, mostly zeros."""
+    """Short datagrams with a counter, mostly zeros."""
     for turn in range(random.randrange(1, 40)):
         yield struct.pack(">HIIH", random.randrange(12), turn, 0, 0)
 

@@ -1,4 +1,4 @@
-"""Memory that ends where nothing can be read: a read too far is the end of the process."""
+"""Memory followed by an unreadable page: reading too far ends the process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Guarded"]
 
 
 class Guarded:
-    """Room for data, with an unreadable page behind it."""
+    """Room for data, with an unreadable page after it."""
 
     def __init__(self, size: int) -> None:
         """Room for so many bytes.
@@ -27,7 +27,7 @@ class Guarded:
             raise OSError(ctypes.get_errno(), "a page cannot be protected")
 
     def place(self, data: bytes) -> memoryview:
-        """The data, so that its last byte is the last that can be read."""
+        """The data, placed so that its last byte is the last that can be read."""
         at = self._size - len(data)
         view = memoryview(self._map)
         view[at : self._size] = data

@@ -58,7 +58,7 @@ def logged_rows(lake: Lake) -> list[Row]:
 
 
 def visible_rows(root: str | os.PathLike[str]) -> list[Row]:
-    """The frames that a reader of the table's folder sees, who knows nothing of the log."""
+    """The frames that a reader of the table's folder sees without knowing the log."""
     folder = Path(root) / "frames"
     if not any(folder.rglob("*.parquet")):
         return []

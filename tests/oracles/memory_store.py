@@ -1,4 +1,4 @@
-"""A Blaze store in memory: the rules in their plainest form, to test brokers without a database."""
+"""A Blaze store in memory: the plainest form of the rules, to test brokers without a database."""
 
 from __future__ import annotations
 

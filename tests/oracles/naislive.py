@@ -1,4 +1,4 @@
-"""Live NAIS for tests, benchmarks and soaks: junctions, brokers and raw peers on loopback."""
+"""Live NAIS for tests, benchmarks and soak runs: junctions, brokers and raw peers on loopback."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class Program:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            # What asyncio says about slow callbacks is no line of the program's log.
+            # asyncio's warnings about slow callbacks are not lines of the program's log.
             env={**os.environ, "PYTHONASYNCIODEBUG": ""},
         )
         assert self._process.stdout is not None
@@ -178,7 +178,7 @@ class Program:
         self._process.communicate(timeout=20)
 
     def stop(self) -> tuple[int, list[dict[str, Any]]]:
-        """End it politely: exit status and log."""
+        """End it with SIGTERM; returns exit status and log."""
         if self._process.poll() is None:
             self._process.terminate()
         out, err = self._process.communicate(timeout=30)

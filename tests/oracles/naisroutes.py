@@ -17,7 +17,7 @@ from wireloom.services.nais import Junction
 
 Kind = Literal["tcp", "ws", "mqtt"]
 SETTLE_S = 0.02
-"""How long to look for what should not come."""
+"""How long to wait for what should not arrive."""
 
 
 class _Peer(Protocol):
@@ -95,7 +95,7 @@ class _Mqtt:
 
 
 def _is_mqtt(case: dict[str, Any]) -> bool:
-    """Whether its first session is its line's only one, as that of an MQTT line is."""
+    """Whether its first session is the only one of its line, as on an MQTT line."""
     connects = [step for step in case["steps"] if step["op"] == "connect"]
     first = connects[0]
     closes = {step["who"] for step in case["steps"] if step["op"] == "close"}
@@ -104,7 +104,7 @@ def _is_mqtt(case: dict[str, Any]) -> bool:
 
 
 async def play(case: dict[str, Any], kind: Kind, broker_port: int) -> bool:
-    """Play a scenario; False when it cannot be one on MQTT."""
+    """Play a scenario; False when it is impossible on MQTT."""
     if kind == "mqtt" and not _is_mqtt(case):
         return False
     names = list(dict.fromkeys(name for route in case["routes"] for name in route))

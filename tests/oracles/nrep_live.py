@@ -1,4 +1,4 @@
-"""Entry points to test against, and peers that are written by hand: they know no client of ours."""
+"""Entry points to test against, and hand-written peers that use none of our clients."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Served:
         return Address.parse(self.listen)
 
     async def raw(self) -> RawPeer:
-        """A peer by hand, connected and greeted."""
+        """A hand-written peer, connected and greeted."""
         return await RawPeer.connect(self.address, is_plain=self.service.identity is None)
 
     async def until(self, name: str, value: float, *labels: str) -> None:
@@ -85,7 +85,7 @@ class Served:
 
 
 def metric(service: EntryPoint, name: str, *labels: str) -> float:
-    """The value of a metric, all labels together if none is named."""
+    """The value of a metric, summed over all labels if none is named."""
     service.metrics.totals(service.table)
     total = 0.0
     for family in service.registry.collect():
@@ -170,7 +170,7 @@ class RawPeer:
         return reply.instance_ids
 
     async def open(self, instance: bytes) -> bytes:
-        """Ask for a socket; its id when it was acknowledged."""
+        """Ask for a socket; returns its id once acknowledged."""
         self._nonce += 1
         self.send(OpenSocket(nonce=self._nonce, instance_id=instance))
         ack = await self.next()
@@ -191,7 +191,7 @@ class RawPeer:
         return mine, request.socket_id
 
     async def data(self, size: int) -> bytes:
-        """Bytes of sockets, until there are as many."""
+        """Bytes of sockets, until there are so many."""
         got = b""
         while len(got) < size:
             packet = await self.next()
@@ -211,7 +211,7 @@ def control(socket: bytes, flags: int) -> bytes:
 
 
 class Program:
-    """``wireloom …`` as a process that says when it is ready."""
+    """``wireloom …`` as a process that reports when it is ready."""
 
     def __init__(self, folder: Path, *words: str) -> None:
         self.log = folder / f"{words[0]}-{words[1]}-{time.monotonic_ns()}.log"
@@ -248,14 +248,14 @@ class Program:
         return self
 
     def terminate(self, within_s: float = 30.0) -> int:
-        """SIGTERM; gives how it ended."""
+        """Send SIGTERM; returns the exit status."""
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(within_s)
         self.kill()
         return code
 
     def kill(self) -> None:
-        """As a power failure would."""
+        """Kill it, as a power failure would."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()

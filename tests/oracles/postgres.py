@@ -1,4 +1,4 @@
-"""A PostgreSQL of our own: in a temporary folder, on a socket there, gone when the tests are."""
+"""A private PostgreSQL in a temporary folder, on a socket there, removed after the tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MISSING: Final = (
     "PostgreSQL is not installed (initdb and postgres are looked for in PATH and Debian's folders)"
 )
 _USERS: Final = ("postgres", "nobody")
-"""Whose a server may be when tests run as root, which PostgreSQL refuses."""
+"""Users that a server may run as when tests run as root, which PostgreSQL refuses."""
 
 
 def find_binaries() -> Path | None:
@@ -70,7 +70,7 @@ class Server:
         return self.url(name)
 
     def new_schema(self) -> str:
-        """Address of an empty schema: as good as a database, and made in no time."""
+        """Address of an empty schema: as good as a database, and quick to make."""
         self._databases += 1
         name = f"test{self._databases}"
         with psycopg.connect(self.url(), autocommit=True) as connection:
@@ -84,7 +84,7 @@ class Server:
             "unix_socket_directories": str(self.folder),
             "max_connections": "60",
             "shared_buffers": "32MB",
-            # What is killed in tests are programs, not the machine.
+            # Tests kill programs, not the machine.
             "fsync": "on" if self._is_durable else "off",
         }
         command = [str(self.binaries / "postgres"), "-D", str(self.data)]
@@ -128,7 +128,7 @@ def _existing(names: tuple[str, ...]) -> Iterator[str]:
 @contextlib.contextmanager
 def running(binaries: Path, *, is_durable: bool = False) -> Iterator[Server]:
     """A server, for as long as the block lasts; durable only if that is to be measured."""
-    # The name of a socket has little room, so not in pytest's own folder.
+    # Socket paths must be short, so not in pytest's own folder.
     with tempfile.TemporaryDirectory(prefix="wlpg-") as folder:
         server = Server(binaries, Path(folder), is_durable=is_durable)
         server.start()

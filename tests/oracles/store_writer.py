@@ -17,7 +17,7 @@ from wireloom.formats.blaze.codes import Action
 from wireloom.services.blaze.store import Outcome, open_store
 
 FLYING = 40
-"""Transactions that wait for their outcomes."""
+"""Transactions in flight."""
 
 
 async def run(url: str, connection: int) -> None:
@@ -35,7 +35,7 @@ async def run(url: str, connection: int) -> None:
     while True:
         number += 1
         await room.acquire()
-        # A new object each, and one that all of them change.
+        # Each inserts a new object, and all change the same one.
         key = 1000 + connection * 1_000_000 + number if number % 3 else 999
         action = Action.INS if number % 3 else Action.UPD
         if number == 3:

@@ -122,7 +122,7 @@ def write(
 
 
 def image(change: Change) -> NClassValue:
-    """The object of a change, whoever made it."""
+    """The object of a change, whoever made the change."""
     if isinstance(change, StoredChange):
         return change.value()
     assert change.image is not None

@@ -1,4 +1,4 @@
-"""The tables of messages, compiled, against the object path: row for row and column for column.
+"""The compiled message tables against the object path: row for row and column for column.
 
 Each check raises AssertionError with the first difference. The tests give it thousands of inputs,
 the fuzzer as many as there is time for.
@@ -42,7 +42,7 @@ __all__ = [
 Rows = dict[str, list[dict[str, Any]]]
 
 _BASE = 7
-"""Stream offset of the first byte: not zero, so that a forgotten one shows."""
+"""Stream offset of the first byte: not zero, so that forgetting it shows."""
 
 
 def plain_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
@@ -57,7 +57,7 @@ def plain_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 def tabled(
     format: str | None, frames: Sequence[bytes], *, is_timed: bool = True, **settings: Any
 ) -> Rows:
-    """The rows of the compiled path; every batch is checked for being valid."""
+    """The rows of the compiled path; every batch is validated."""
     decoder = MessageDecoder(format, source="s", **settings)
     starts, lengths, at = [], [], 0
     for frame in frames:
@@ -190,7 +190,7 @@ def check_messages(
     options: Mapping[str, Any] | None = None,
     limits: Any = None,
 ) -> Rows:
-    """See that all tables of some frames are those of the object path; give them.
+    """Check that all tables of some frames are those of the object path; returns them.
 
     Args:
         format: of the frames; None: they are payloads of transports.
@@ -268,7 +268,7 @@ _LIMITS = (
 
 @cache
 def options_for(format: str | None) -> Mapping[str, Any]:
-    """What it takes to read the golden vectors of a format, or of all in payloads."""
+    """The options for reading the golden vectors of a format, or of all formats in payloads."""
     if format in ("tibmsg", "tibrv"):
         return {}
     found = SYSTEM
@@ -284,7 +284,7 @@ def carriers(format: str, most: int = 600) -> list[bytes]:
         bodies = [b"\2A\0\x83" + _u32(len(data)) + data for data in payloads]
         return [b"\xce\x13\xaa\x1f\1" + _u32(len(body)) + body for body in bodies]
     if format == "tibrv":
-        # Twice the same name: the second is found by its position.
+        # The same name twice: the second is identified by its position.
         bodies = [(b"\2A\0\x07\x7a" + _u32(len(data) + 4) + data) * 2 for data in payloads]
         return [_u32(len(body) + 8) + b"\x99\x55\xee\xaa" + body for body in bodies]
     return []

@@ -67,7 +67,7 @@ def _settings(name: str, options: dict[str, Any]) -> dict[str, Any]:
 def check_scan(
     name: str, data: Buffer, *, kernel: Any = None, chunked: bool = True, **options: Any
 ) -> list[Record]:
-    """See that both scanners give the same records, in one piece and in chunks; give them.
+    """Check that both scanners give the same records, in one piece and in chunks; returns them.
 
     Raises:
         AssertionError: they do not.
@@ -75,7 +75,7 @@ def check_scan(
     raw = bytes(data)
     wanted = list(wireloom.scan(raw, name, **options))
     settings = _settings(name, options)
-    # A small batch makes the scanner come back in the middle of everything.
+    # A small batch makes the scanner return in the middle of everything.
     for batch in (1 << 16, 3):
         found = scanned(name, raw, kernel=kernel, batch=batch, **settings)
         _differ(f"{name}: {raw.hex()} in batches of {batch}", wanted, found)
@@ -107,7 +107,7 @@ def _said(error: DecodeError) -> tuple[Any, ...]:
 def check_packets(
     name: str, batch: FrameBatch, *, decoder: PacketDecoder, **options: Any
 ) -> tuple[list[dict[str, Any]], list[Refused]]:
-    """See that the rows and refusals of a batch are those of the object path; give them.
+    """Check that the rows and refusals of a batch are those of the object path; returns them.
 
     Args:
         name: the format.

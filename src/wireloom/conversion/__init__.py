@@ -8,9 +8,9 @@
 >>> message["BID"].value, [str(loss) for loss in losses]
 (1.25, ['BID: hint 18 is lost: the decimal becomes a plain real'])
 
-TibMsg is the richest of the three TIB formats: its hints hold what a QForm dictionary says of a
+TibMsg is the richest of the three TIB formats: its hints hold what a QForm dictionary says about a
 field, and it has most of TibrvMsg's types. So there are four conversions, to and from TibMsg, and
-the other two go through it. What the target cannot say is changed as little as possible or left
+the other two go through it. What the target cannot express is changed as little as possible or left
 out, and each such change is a `Loss`. A field without one has an equal value on both sides: the
 same number, text, bytes, date or time.
 """
@@ -30,16 +30,16 @@ from wireloom.messages import Json, Message
 __all__ = ["FORMATS", "NEEDS_DICTIONARY", "Conversion", "Loss", "LossKind", "convert"]
 
 FORMATS: Final = ("tibmsg", "tibrv", "qform")
-"""What can be converted to one another; to JSON and back goes every format."""
+"""Formats that can be converted into one another; every format converts to JSON and back."""
 
 NEEDS_DICTIONARY: Final = ("qform",)
-"""Those that are made with a dictionary."""
+"""Formats that need a dictionary."""
 
 M = TypeVar("M", Message, Json)
 
 
 class Conversion(NamedTuple, Generic[M]):
-    """The message that was made, and what got lost."""
+    """The converted message, and what was lost."""
 
     message: M
     losses: tuple[Loss, ...]
@@ -60,7 +60,7 @@ def convert(
 def convert(
     message: Message | Json, to: str, *, dictionary: Given = None
 ) -> Conversion[Message] | Conversion[Json]:
-    """The same message in another format, and what got lost on the way.
+    """The same message in another format, and what was lost on the way.
 
     Args:
         message: a message, or the JSON object of one.

@@ -16,12 +16,12 @@ MAX_NAME: Final = 254
 """Bytes of a name in TibMsg and TibrvMsg, without its NUL."""
 
 MAX_PATH: Final = 500
-"""Characters of the path to a nested message; of a longer one only the end is kept. A path is noted
-for every loss: with long names at every level a message could ask for a gigabyte of them."""
+"""Characters of the path to a nested message; only the end of a longer one is kept. Every loss has
+a path: with long names at every level, a message could otherwise demand a gigabyte of them."""
 
 
 class LossKind(StrEnum):
-    """What kind of thing got lost."""
+    """What kind of thing was lost."""
 
     FIELD = "field"
     """The whole field was left out."""
@@ -32,15 +32,15 @@ class LossKind(StrEnum):
     HINT = "hint"
     """What a hint says: decimal places, date, time, enum."""
     PARTIAL = "partial"
-    """Where a partial's data goes, or that it is one."""
+    """The offset of a partial, or that it is a partial at all."""
     TYPE = "type"
-    """The value is of another type now."""
+    """The value now has another type."""
     VALUE = "value"
     """A number was rounded, a time is coarser."""
     TEXT = "text"
     """A text was cut."""
     BYTES = "bytes"
-    """Bytes that are no part of the value, or zeros that now are."""
+    """Bytes that are not part of the value, or zeros that have become part of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class Loss:
     """One thing that the target cannot carry."""
 
     path: str
-    """The field: names from the outside in, ``INFO.BID``; ``fields[3]`` where there is no name, or
-    an earlier field has it."""
+    """The field: names from the outside in, ``INFO.BID``; ``fields[3]`` for a field without a name,
+    or with the name of an earlier one."""
     kind: LossKind
     text: str
     """What happened, in words."""
@@ -82,18 +82,18 @@ def steps(fields: Iterable[F], outer: str = "") -> Iterator[tuple[str, F]]:
 
 
 def cut_text(data: bytes, size: int) -> bytes:
-    """At most `size` bytes of a text, without half a character at the end."""
+    """At most `size` bytes of a text, never cut inside a character."""
     if len(data) <= size:
         return data
     end = size
-    # Three continuation bytes are the most that UTF-8 has; more of them are no UTF-8.
+    # UTF-8 has at most three continuation bytes in a row; more of them are not UTF-8.
     while end > max(0, size - 3) and data[end] & 0xC0 == 0x80:
         end -= 1
     return data[: size if data[end] & 0xC0 == 0x80 else end]
 
 
 def fit_name(name: str | None, path: str, losses: Losses) -> str | None:
-    """The name as a TibMsg and a TibrvMsg can both carry it."""
+    """The name as both TibMsg and TibrvMsg can carry it."""
     if name is None:
         return None
     data = text_bytes(name)

@@ -20,8 +20,8 @@ from wireloom.wire import DEFAULT_LIMITS
 __all__ = ["MAX_PADDED", "from_tibrv", "to_tibrv"]
 
 MAX_PADDED: Final = DEFAULT_LIMITS.max_frame
-"""Bytes of an array of texts, each padded to the longest: one long text among many short ones must
-not fill memory."""
+"""Most bytes of an array of texts, each padded to the longest: one long text among many short ones
+must not fill memory."""
 
 _SINGLE: Final = 4
 _LITERAL_MAX: Final = 255
@@ -104,12 +104,12 @@ def _about_hint(field: tibmsg.Field) -> str:
 
 
 def _noise(field: tibmsg.Field) -> str | None:
-    """What a hinted real has that its decimal has not, where the two differ."""
+    """What a hinted real has that its decimal does not, if the two differ."""
     stated = field.value
     if field.scaled is None or not isinstance(stated, Decimal) or not stated.is_finite():
         return None
     real = read(Kind.REAL, field.data)
-    assert isinstance(real, float)  # or there would be no decimal
+    assert isinstance(real, float)  # otherwise there would be no decimal
     plain = scale(real, HINT_NONE, single=len(field.data) == _SINGLE)
     assert plain is not None  # that hint states a decimal
     if plain.value == stated:

@@ -27,7 +27,7 @@ _DATES, _TIMES = (256, 258), (257, 259, 260)
 _INT, _REAL, _DECIMAL, _BOOLEAN = "int", "real", "decimal", "boolean"
 _STRING, _DATE_TEXT, _TIME_TEXT, _OPAQUE, _IP = "string", "date", "time", "opaque", "ip data"
 _NUMBERS: Final = (_INT, _REAL, _DECIMAL)
-"""Between these a number stays the same number."""
+"""Types between which a number stays the same number."""
 
 _OF_KIND: Final[Mapping[Kind, str]] = {
     Kind.STRING: _STRING,
@@ -87,14 +87,14 @@ def _from_field(name: str | None, field: qform.Field, path: str, losses: Losses)
 def to_qform(
     message: tibmsg.Message, dictionary: qform.Dictionary, losses: Losses
 ) -> qform.Message:
-    """The fields that the dictionary has, in its types."""
+    """The fields that are in the dictionary, in its types."""
     made = []
     for path, field in steps(message.fields):
         before = len(losses)
         try:
             made.append(_to_field(field, _entry(field, dictionary), path, losses))
         except EncodeError as error:
-            del losses[before:]  # what happened to a field that is not there does not matter
+            del losses[before:]  # losses within a field that is left out do not matter
             losses.add(path, LossKind.FIELD, f"left out: {error.reason}")
     return qform.Message(tuple(made))
 
@@ -199,21 +199,21 @@ class _Fit:
             self.lost(LossKind.VALUE, "a blank becomes NaN")
             value = math.nan
         elif isinstance(value, Date):
-            # As it is spelt, where there is room for that.
+            # As it is spelled, if there is room for that.
             text = text_of(self.field.data)
             fits = target == _STRING or len(text) <= self.entry.size
             value = text if fits and target != _TIME_TEXT else value
         elif isinstance(value, Time) and target == _STRING:
             value = text_of(self.field.data)
         elif isinstance(value, str) and target == _TIME_TEXT and len(value) > self.entry.size:
-            value = parse_time(value) or value  # which can be cut where a text cannot
+            value = parse_time(value) or value  # a time can be cut, a text cannot
         return value
 
     def opaque(self, value: Any) -> qform.Field:
         """Bytes in a field of bytes.
 
         Raises:
-            EncodeError: it is nothing of the kind, or too long: half of it is worth nothing.
+            EncodeError: it is not bytes, or too long: a part of it would be worthless.
         """
         data = self.field.data if self.source == _IP else value
         if isinstance(data, str):
@@ -228,7 +228,7 @@ class _Fit:
         """The nearest thing to a value that does not fit.
 
         Raises:
-            EncodeError: half of it would be worse than nothing.
+            EncodeError: a part of it would be worse than nothing.
         """
         entry = self.entry
         if isinstance(value, str) and self.target == _STRING and self.source != _IP:
@@ -244,7 +244,7 @@ class _Fit:
 
 
 def _family(field: tibmsg.Field) -> str:
-    """What a field is, by its type and hint."""
+    """The kind of value in a field, by its type and hint."""
     if field.type == _Tib.REAL and field.scaled is not None:
         return _DECIMAL
     if field.type == _Tib.STRING and field.hint_number in (*_DATES, *_TIMES):

@@ -31,7 +31,7 @@ REGISTRY: dict[str, str] = {
 
 
 GROUP = "wireloom.formats"
-"""Entry points of this group are formats of other packages: their name → the `Format` object."""
+"""The group of entry points that name formats of other packages: name → `Format` object."""
 
 
 @cache
@@ -48,7 +48,7 @@ def _others() -> tuple[dict[str, Format], dict[str, str]]:
                 raise TypeError(f"{point.value} is no Format of that name")
             if point.name in REGISTRY or point.name in found:
                 raise ValueError("there is a format of that name already")
-        except Exception as error:  # whatever another package does when it is imported
+        except Exception as error:  # another package may raise anything on import
             failed[point.name] = f"{type(error).__name__}: {error}"
         else:
             found[point.name] = format

@@ -1,4 +1,4 @@
-"""Realistic traffic of every format as captures: seeded, sized, with faults on request.
+"""Realistic captures of every format: seeded, sized, with faults on request.
 
 No public captures of these formats exist. `generate` makes them, and says in a `Manifest` what it
 wrote; `write_schemas` gives the dictionary, the model and the schema that the traffic needs.
@@ -97,7 +97,7 @@ SCENARIOS = (
     "tibrv-in-nrep",
     "qform-in-blaze",
 )
-"""Kinds of sessions: one for each format, and those with one format inside another."""
+"""Kinds of sessions: one per format, and those with one format inside another."""
 
 
 def generate(
@@ -124,23 +124,23 @@ def generate(
             so it takes exactly one.
         size: about how many bytes to write, before compression; 10 MB if neither is given.
         messages: exactly how many frames to write. With `size`, whatever is reached first.
-        seed: of all random choices.
+        seed: seed of all random choices.
         container: one of `CONTAINERS`.
         compression: one of `COMPRESSIONS`.
-        faults: what happens to packets. A raw capture has none, and takes only `corruption`, which
-            then is how likely a message has a wrong bit.
+        faults: what happens to packets. A raw capture has no packets and accepts only `corruption`,
+            which is then the probability that a message has a wrong bit.
         one_way: only what servers send was captured.
         connections: sessions of each kind at a time.
-        symbols: instruments that market data is about.
-        checksums: whether those of TCP are right, or left to a network card, as captures on the
-            sending host show them; the latter is a third quicker.
+        symbols: number of instruments in the market data.
+        checksums: whether TCP checksums are right, or left to a network card, as captures on the
+            sending host show them; the latter is a third faster.
         progress: called now and then with the bytes written so far.
 
     Returns:
         What was written.
 
     Raises:
-        OptionError: an argument has a value that is not possible.
+        OptionError: an argument has an impossible value.
         OSError: the file cannot be written.
     """
     faults = faults or Faults()
@@ -172,7 +172,7 @@ def generate(
 
 
 _SIZE = 10_000_000
-"""Bytes if nobody says how many."""
+"""Default size in bytes."""
 _DISCOVERY_PORT = 2888
 _TCP_PORTS = {name: port for port, name in PORTS.items() if port != _DISCOVERY_PORT}
 _PROGRESS = 4096
@@ -219,7 +219,7 @@ def _opened(
     else:
         file = target
     if compression == "gzip":
-        # No name and no time in the header: the same arguments give the same bytes.
+        # No name and no time in the gzip header, so that the same arguments give the same bytes.
         packed = gzip.GzipFile("", "wb", compresslevel=1, fileobj=file, mtime=0)
         return cast("BinaryIO", opened.enter_context(packed))
     if compression == "zstd":
@@ -279,7 +279,7 @@ def _play(
     messages: int | None,
     progress: Callable[[int], None] | None,
 ) -> None:
-    """Write what all sessions send, in the order of time, until there is enough."""
+    """Write what all sessions send, in order of time, until there is enough."""
     waiting = []
     for number, session in enumerate(sessions):
         burst = next(session)
@@ -311,7 +311,7 @@ def _play(
 
 
 def _limited(burst: Burst, left: int) -> tuple[Burst, int]:
-    """A burst with no more frames than are left, and how many are left then."""
+    """A burst cut to the number of frames still wanted, and how many are wanted after it."""
     count = 0
     for index, kind in enumerate(burst.kinds):
         if count == left:

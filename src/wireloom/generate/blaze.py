@@ -23,7 +23,7 @@ __all__ = ["blaze_session", "quote_encoder", "quote_session"]
 
 _ORDER, _REJECT, _QUOTE = 401, 402, 403
 _DOWNLOAD = 20
-"""Stored objects that a subscriber gets first."""
+"""Stored objects that a new subscriber downloads."""
 _KINDS = {packet: Kind("blaze", packet.name) for packet in blaze.PACKETS.values()}
 _NESTED = Kind("blaze", "SBSEVT", "qform")
 _SYMBOLS = ("IBM.N", "GE.N", "T.N", "XOM.N", "KO.N", "MSFT.O", "AAPL.O", "CSCO.O")
@@ -52,7 +52,7 @@ def _header(packet: blaze.BlazePacket, body: bytes, **words: int) -> Callable[..
 
 
 class _Orders:
-    """Orders, and the packets about them; one for each of several symbols."""
+    """Orders, and the packets about them, for several symbols."""
 
     def __init__(self, random: Random, connid: int, sbsrid: int) -> None:
         self._random = random
@@ -141,7 +141,7 @@ def _subscribe(nclsid: int, connid: int, rqstid: int) -> blaze.SubscriptionReque
 
 
 def _opening(channel: Channel, connid: int, nclsid: int, now: int) -> Iterator[Burst]:
-    """Connect and subscribe; request and subscription have the number of the connection."""
+    """Connect and subscribe; the connection's number is also that of request and subscription."""
     yield _send(now, channel, CLIENT, blaze.ConnectionRequest(hbtsec=30))
     accepted = blaze.ConnectionResponse(
         conres=codes.ConnectionResult.ACCEPTED, agrhbt=30, connid=connid
@@ -170,7 +170,7 @@ def _end_of_download(sbsrid: int, sevtid: int, now: int) -> blaze.SubscriptionEv
 
 
 def blaze_session(stage: Stage, channel: Channel, connid: int) -> Iterator[Burst]:
-    """A client that enters and changes orders, and sees what becomes of them."""
+    """A client that enters and changes orders, and receives the events about them."""
     random, start_ns = stage.random, stage.start_ns
     orders = _Orders(random, connid, connid)
     request, response = _KINDS[blaze.TransactionRequest], _KINDS[blaze.TransactionResponse]

@@ -1,4 +1,4 @@
-"""What a generated capture holds: counted while it is written, for whoever reads it to compare."""
+"""What a generated capture holds, counted while it is written, so that readers can compare."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["Manifest"]
 class Manifest:
     """What was written. Without faults, decoding finds exactly this.
 
-    With faults every frame that is not counted in `hit` is still there to be found, and no message
-    is in `frames` that was not sent.
+    With faults, every frame that is not counted in `hit` can still be found, and `frames` counts
+    only messages that were sent.
     """
 
     seed: int
@@ -53,7 +53,7 @@ class Manifest:
         return sum(self.frames.get(format, {}).values())
 
     def to_dict(self) -> dict[str, Any]:
-        """The manifest as JSON has it."""
+        """The manifest as a JSON object."""
         found = asdict(self)
         found["ports"] = {str(port): name for port, name in self.ports.items()}
         return {**found, "messages": self.messages}

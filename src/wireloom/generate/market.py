@@ -1,4 +1,4 @@
-"""Market data: images and updates of instruments whose prices walk at random, in any TIB format."""
+"""Market data: images and updates of instruments with random-walk prices, in any TIB format."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ __all__ = [
 Spec = tuple[str, str, Any]
 """A field: its name, what goes there (``price``, ``count``, …, or ``is``), and a fixed value."""
 Encoder = Callable[[Sequence[Spec]], tuple[bytes, list[Slot]]]
-"""Fields → a message with marks where values go, and the slots for these."""
+"""Fields → a message with markers where values go, and the slots for them."""
 
 REC_TYPE = -29873
 _CENTS = 100
 _ROW = "  00.00   00.00  00:00:00"
 _IMAGE, _QUOTE, _TRADE, _PATCH = range(4)
 _WIDTHS = {"name": 13, "exchange": 3, "patch": 16}
-"""Texts that go into slots; those of symbols differ."""
+"""Lengths of the texts that go into slots; those of symbols vary."""
 _NOTHING: list[tuple[Any, ...]] = [()] * 64
 
 _SYSTEM: tuple[Spec, ...] = (
@@ -95,7 +95,7 @@ def _values(text: str) -> list[Spec]:
 
 
 def _marks(fields: Sequence[Spec], seq: str) -> Iterator[tuple[str, str, Any, Slot | None]]:
-    """The fields, with a value of its own where one goes later, and the slot that it marks."""
+    """The fields, with a unique placeholder for each value, and the slots that these mark."""
     for number, (name, what, value) in enumerate(fields):
         slot: Slot | None = None
         if what == "price":
@@ -135,7 +135,7 @@ def _tibrv(fields: Sequence[Spec]) -> tuple[bytes, list[Slot]]:
     values: dict[str, Any] = {}
     slots = []
     for name, what, value, slot in _marks(fields, "i"):
-        # There are no partials: the whole row is sent.
+        # This format has no partials: the whole row is sent.
         values[name] = value.ljust(64) if what == "patch" else value
         if isinstance(value, dt.date):
             values[name] = Date.of(value)
@@ -168,13 +168,13 @@ ENCODERS: dict[str, Encoder] = {"tibmsg": _tibmsg, "tibrv": _tibrv, "qform": _qf
 
 
 def carrier_encoder(fields: Sequence[Spec]) -> tuple[bytes, list[Slot]]:
-    """TibMsgs in Rendezvous messages that only wrap them."""
+    """TibMsgs, each wrapped in a Rendezvous message that carries nothing else."""
     inner, slots = _tibmsg(fields)
     return build_tibrv({"_data_": inner}).encode(), slots
 
 
 def steps(make: Callable[[], Any], count: int) -> Iterator[Any]:
-    """Random values without end, drawn once: lists of different lengths do not keep step."""
+    """Endless random values, drawn once: lists of different lengths never repeat in step."""
     return cycle([make() for _ in range(count)])
 
 
@@ -214,7 +214,7 @@ class Feed:
         """Choose the instruments.
 
         Args:
-            random: for all choices.
+            random: source of all choices.
             encode: makes messages.
             symbols: number of instruments.
             day: of trading.
@@ -246,7 +246,7 @@ class Feed:
                     price,
                 )
             )
-        # Few instruments have most of the trade.
+        # A few instruments have most of the trades.
         weights = [1 / (rank + 3) for rank in range(symbols)]
         self._chosen = cycle(random.choices(instruments, weights, k=8191))
         # What happens next: a kind of message, cents up or down, and two sizes.
@@ -315,7 +315,7 @@ class Feed:
 
 
 def clock_text(ts_ns: int) -> bytes:
-    """The time of day, as market data has it."""
+    """The time of day, as market data writes it."""
     seconds = ts_ns // 1_000_000_000 % 86_400
     return b"%02d:%02d:%02d" % (seconds // 3600, seconds // 60 % 60, seconds % 60)
 

@@ -20,7 +20,7 @@ _KINDS = {
 }
 _TEXT = Kind("", "")
 _VARINTS = [bytes((number & 127 | 128, number >> 7)) for number in range(128, 16_384)]
-"""Numbers that take two bytes: sequence numbers go round in them."""
+"""Numbers that take two bytes: sequence numbers wrap around within them."""
 _SECOND = 1_000_000_000
 
 
@@ -29,7 +29,7 @@ def _frame(code: int, message: dict[str, object]) -> bytes:
 
 
 def nais_session(stage: Stage, channel: Channel) -> Iterator[Burst]:
-    """A board (the server of the line) that tells readings; some commands, each acknowledged."""
+    """A board (the server of the line) that sends readings; some commands, each acknowledged."""
     random = stage.random
     taken, value, past = 0x0102030405060708, 7654.25, [1234.5, 2345.75, 20.5, 20.25, 21.0]
     reading = template(

@@ -58,7 +58,7 @@ def nrep_session(
     """A maker that publishes an app and a user that opens sockets to it, at one entry point.
 
     Args:
-        stage: where it plays.
+        stage: what the session plays on.
         search: where the entry point is looked for, over UDP.
         maker: connection of the maker to the entry point.
         user: connection of the user to it.

@@ -150,7 +150,7 @@ _FIELDS = {
 
 
 def descriptor_set() -> bytes:
-    """`PROTO`, compiled: made by hand, because the compiler is not always installed."""
+    """`PROTO`, compiled: built by hand, because the compiler is not always installed."""
     found = FileDescriptorSet()
     file = found.file.add(name="board.proto", package="board", syntax="proto2")
     for name, fields in _FIELDS.items():
@@ -171,7 +171,7 @@ def registry() -> TypeRegistry:
 
 
 def write_schemas(folder: str | os.PathLike[str]) -> dict[str, Path]:
-    """Write the texts into a folder, which is made if need be; give option → file.
+    """Write the texts into a folder, which is created if necessary; returns option → file.
 
     Raises:
         OSError: a file cannot be written.

@@ -9,7 +9,7 @@ from functools import cache
 __all__ = ["Slot", "template"]
 
 Slot = tuple[bytes, str]
-"""The bytes that stand where a value goes, and the value's code as `struct` has it."""
+"""The placeholder bytes of a value, and the value's `struct` format code."""
 
 
 def template(
@@ -17,7 +17,7 @@ def template(
 ) -> Callable[..., bytes]:
     """A function from the values of the slots, in their order in the message, to its bytes.
 
-    Where `front` is given, the values of so many slots come together, as a first argument.
+    If `front` is given, the values of so many slots come as one sequence, the first argument.
 
     >>> template(b"a quote of 1111 at 2222", [(b"1111", "4s"), (b"2222", "4s")])(b"ABCD", b"0007")
     b'a quote of ABCD at 0007'
@@ -41,9 +41,9 @@ def template(
 
 @cache
 def _maker(slots: int, front: int | None) -> Callable[..., Callable[..., bytes]]:
-    """A function from `struct`'s own one and constants to one from so many values to bytes.
+    """A factory: given `struct`'s pack and constants, it makes a function from values to bytes.
 
-    It is written out, because a call with constants and values in a list costs twice as much.
+    It is generated as source: a call with constants and values in a list costs twice as much.
     """
     together = front or 0
     names = [f"v{number}" for number in range(together, slots)]

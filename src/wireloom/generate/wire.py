@@ -1,7 +1,7 @@
 """Bytes of sessions → packets → a capture file.
 
-Headers are packed here and not by `wireloom.captures`: what is generated must be able to show that
-the readers are wrong. Each packet costs a few microseconds, so that gigabytes are practical.
+Headers are packed here and not by `wireloom.captures`, so that generated captures can expose errors
+in the readers. Each packet costs a few microseconds, so gigabytes are practical.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ _BUFFER = 1 << 20
 
 
 def _sum(data: bytes | memoryview) -> int:
-    """A number with the remainder modulo 65535 that the sum of the data's words has."""
+    """A number congruent modulo 65535 to the sum of the data's words."""
     return int.from_bytes(data, "big") << 8 * (len(data) & 1)
 
 
 class Kind:
-    """What a part of a burst is; compared by identity, because that is quick."""
+    """What a part of a burst is; compared by identity, which is fast."""
 
     __slots__ = ("format", "name", "nested")
 
@@ -66,7 +66,7 @@ class Kind:
         self.format = format
         """Empty for text between frames."""
         self.name = name
-        """Of the type, as the decoder has it."""
+        """Name of the type, as the decoder gives it."""
         self.nested = nested
         """Formats of the messages inside, from the outside in."""
 
@@ -107,7 +107,7 @@ class Channel:
     ) -> None:
         self.format = format
         self.is_checked = is_checked
-        """Whether TCP checksums are right, and not left to a network card that comes later."""
+        """Whether TCP checksums are right, not left to a network card."""
         self.port = server[1]
         self.is_udp = is_udp
         self.is_open = False
@@ -122,7 +122,7 @@ class Channel:
             (src, src_port), (dst, dst_port) = ends[side], ends[1 - side]
             link = b"\x02\x00" + dst + b"\x02\x00" + src
             addresses = sum(struct.unpack(">4H", src + dst))
-            # What does not change of both checksums.
+            # The constant part of both checksums.
             ip = 0x4500 + 0x4000 + (64 << 8 | protocol) + addresses
             pseudo = addresses + protocol
             host = pseudo + src_port + dst_port + (0 if is_udp else _WINDOW)
@@ -147,10 +147,10 @@ class Channel:
         seq, ack = self._seq[side], self._seq[1 - side] if flags & _ACK else 0
         ident = self._ident[side] = (self._ident[side] + 1) & 0xFFFF
         words = 0x5000 | flags
-        # What Linux leaves for a network card to go on with; a joined segment's is no better.
+        # What Linux leaves for a network card to complete; that of a joined segment is no better.
         check = (pseudo + 20 + length) % 0xFFFF
         if self.is_checked and not is_bare:
-            # 2**16 is 1 modulo 65535, so that the remainder of a number is the sum of its words.
+            # 2**16 is 1 modulo 65535, so a number is congruent to the sum of its words.
             check = 0xFFFF - (host + 20 + length + seq + ack + words + _sum(payload)) % 0xFFFF
         ip_check = 0xFFFF - (ip + 40 + length + ident) % 0xFFFF
         self._seq[side] = (seq + length + (1 if flags & (_SYN | _FIN) else 0)) & 0xFFFFFFFF
@@ -160,7 +160,7 @@ class Channel:
         )  # fmt: skip
 
     def skip(self, side: int, length: int) -> None:
-        """Let bytes pass that nobody captured."""
+        """Advance over bytes that are not captured."""
         self._seq[side] = (self._seq[side] + length) & 0xFFFFFFFF
 
 
@@ -280,7 +280,7 @@ class PacketFile(Target):
             channel.has_sent[side] = True
             self.streams += 1
         if channel.is_udp:
-            # No fault meets datagrams: one that comes twice is two messages.
+            # Datagrams have no faults: one that is captured twice would be two messages.
             for number, part in enumerate(parts):
                 self._record(ts_ns + number * _STEP_NS, channel.datagram(side, part), part)
             return
@@ -308,7 +308,7 @@ class PacketFile(Target):
             self._packet(ts_ns, channel.segment(1 - side, b"", _ACK), b"", None, 0)
 
     def _offload(self, left: int) -> tuple[int, bool]:
-        """Most bytes of the next segment, and whether a network card was to sum it up."""
+        """Most bytes of the next segment, and whether its checksum is left to a network card."""
         faults, random = self._faults, self._random
         if faults.offload and left > _SEGMENT and random.random() < faults.offload:
             self.faults["offload"] += 1
@@ -321,7 +321,7 @@ class PacketFile(Target):
     def close(self, channels: list[Channel], ts_ns: int) -> None:
         """End all connections, and write what is left."""
         if self._disturber is not None:
-            # All of them: what comes behind the end of a connection is another one.
+            # All of them: whatever comes after the end of a connection belongs to a new one.
             for packet in self._disturber.finish():
                 self._record(packet.ts_ns, packet.data, b"", packet.length)
             self.faults.update(self._disturber.counts)
@@ -337,7 +337,7 @@ class PacketFile(Target):
         return (SERVER,) if self._one_way else (CLIENT, SERVER)
 
     def _open(self, channel: Channel, ts_ns: int) -> None:
-        """The handshake, which no fault meets: where a stream starts must be known."""
+        """The handshake, which has no faults: where a stream starts must be known."""
         channel.is_open = True
         steps = [(CLIENT, _SYN), (SERVER, _SYN | _ACK), (CLIENT, _ACK)]
         for side, flags in steps:
@@ -348,7 +348,7 @@ class PacketFile(Target):
     def _packet(
         self, ts_ns: int, head: bytes, payload: bytes, burst: Burst | None, at: int
     ) -> None:
-        """Capture a packet, whose payload is at `at` in its burst, unless a fault meets it."""
+        """Capture a packet, whose payload is at `at` in its burst, subject to faults."""
         if self._disturber is None:
             self._record(ts_ns, head, payload)
             return

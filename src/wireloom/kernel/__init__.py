@@ -1,4 +1,4 @@
-"""The kernel: compiled where it can be, the same code interpreted where not.
+"""The kernel: compiled where possible, otherwise the same code interpreted.
 
 The modules listed in ``PARTS`` are written in Cython's pure Python mode. ``setup.py`` joins and
 compiles them as `wireloom._kernel`; `load` gives that module, or the interpreted parts

@@ -1,6 +1,6 @@
 """The only code of the kernel that touches input bytes.
 
-Each function takes the end of the *message* it reads in and gives 0 when that end comes first; the
+Each function takes the end of the *message* it reads in and returns 0 if that end comes first; the
 caller checks with `room` before it relies on a value. So no read leaves its message, whatever the
 lengths inside it say.
 """
@@ -117,7 +117,7 @@ def copy_bytes(out, at, data, pos, stop, end):
 
 
 def copy_short(out, at, data, pos, stop, end):
-    """Copy plain text ``data[pos:stop]``, in words; whether it was plain.
+    """Copy plain text ``data[pos:stop]``, word by word; return whether it was plain.
 
     Plain is ASCII without NUL. `out` has eight bytes more room than the text needs, which may be
     written to.
@@ -135,7 +135,7 @@ def copy_short(out, at, data, pos, stop, end):
         else:
             word = low_bytes(data, pos, left, end)
         if left < 8:
-            # What lies behind the text counts as ones, which are plain.
+            # Bytes after the text are masked to ones, which are plain.
             rest = ~((one << (8 * left)) - 1)
             word = word & ~rest | rest & _ONES
         if (word | word - _ONES) & _TOP_BITS:
@@ -150,14 +150,14 @@ def copy_short(out, at, data, pos, stop, end):
 
 
 def is_alike(data, pos, end, words, masks):
-    """Whether ``data[pos:end]`` has all bytes that the masks select as the words have them.
+    """Whether all bytes of ``data[pos:end]`` that the masks select equal those of the words.
 
     There are as many words and masks as the bytes need.
     """
     other: cython.ulonglong = 0
     count: cython.Py_ssize_t = (end - pos) >> 3
     i: cython.Py_ssize_t
-    # Nothing to decide on the way, so that compilers take several words at a time.
+    # No branches in the loop, so that compilers take several words at a time.
     for i in range(count):
         if cython.compiled:
             other |= (wireloom_load64(cython.address(data[pos + 8 * i]), 0) ^ words[i]) & masks[i]
@@ -174,7 +174,7 @@ def find_zero(data, pos, end):
     word: cython.ulonglong
     while end - pos >= 8:
         word = le64(data, pos, end)
-        # Exact in that it is zero only if no byte is.
+        # Zero if and only if no byte is zero.
         if (word - _ONES) & ~word & _TOP_BITS:
             break
         pos += 8

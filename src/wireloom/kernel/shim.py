@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 compiled = False
-"""False here, true in the extension: the one difference that kernel code may ask for."""
+"""False here, true in the extension: the one difference that kernel code may test."""
 
 nogil = nullcontext()
 
@@ -46,12 +46,12 @@ def declare(_type: object, value: Any = None) -> Any:
 
 
 def cast(_type: object, value: Any) -> Any:
-    """A conversion between C types; values here are kept in range by the code itself."""
+    """A conversion between C types; the kernel code itself keeps values in range."""
     return value
 
 
 def address(element: Any) -> Any:
-    """Never called interpreted; see `compiled`."""
+    """Never called when interpreted; see `compiled`."""
     raise AssertionError("pointers exist in the extension only")
 
 
@@ -76,7 +76,7 @@ def final(cls: type) -> type:
 
 
 def later(part: str, name: str) -> Callable[..., Any]:
-    """A function of a part that comes later; in the extension all parts are one."""
+    """A function of a later part; in the extension all parts are one module."""
 
     def call(*arguments: Any) -> Any:
         module = import_module(f"wireloom.kernel.{part}")

@@ -1,8 +1,8 @@
 """Writes ``wireloom/_kernel.pyi``: what mypy and editors know about the compiled kernel.
 
 ``python -m wireloom.kernel.stub`` makes it from the kernel's own sources: signatures from the
-``.py`` files, attributes from the ``.pxd`` files. Numbers are constants of C, and not in it. A test
-fails when it is out of date; `./run fmt` formats it.
+``.py`` files, attributes from the ``.pxd`` files. Numbers are C constants and are left out. A test
+fails when the stub is out of date; `./run fmt` formats it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SAME = {"bytes", "dict", "list", "object", "str", "tuple", "int", "float", "boo
 
 
 def _type(text: str, classes: set[str], *, is_argument: bool) -> str:
-    """A C type, or one of Cython's pure Python mode, as a type of Python."""
+    """The Python type of a C type, or of a type of Cython's pure Python mode."""
     text = text.replace("cython.", "").strip()
     if text.endswith("[::1]") or "[::1]" in text:
         return "Buffer" if is_argument else "memoryview"
@@ -77,7 +77,7 @@ def _signature(node: ast.FunctionDef, classes: set[str], indent: str) -> str:
 
 
 def _attributes(declared: str, name: str, classes: set[str]) -> Iterator[str]:
-    """What a ``.pxd`` file lets Python read and call of a class."""
+    """The attributes and methods of a class that a ``.pxd`` file exposes to Python."""
     match = re.search(rf"^cdef class {name}\b.*?:\n((?:    .*\n)*)", declared, re.MULTILINE)
     for line in (match[1] if match else "").splitlines():
         if found := _ATTRIBUTE.match(line):
@@ -121,7 +121,7 @@ def stub() -> str:
                 out.append(f"\nclass {node.name}:\n")
                 out += _attributes(declared, node.name, classes)
                 out += [_signature(each, classes, "    ") for each in node.body if _is_public(each)]
-                # A class has no name of its own in the class below.
+                # In the protocol below, a member hides the class of the same name.
                 out.append(f"\n_{node.name} = {node.name}\n")
                 members.append(f"    {node.name}: type[_{node.name}]\n")
             elif _is_public(node) and node.name in names:

@@ -47,7 +47,7 @@ class _Source:
 
 
 def _runs(flat: tuple[Flat, ...]) -> Iterator[tuple[Word, ...] | Flat]:
-    """Parts one by one, but neighbouring words of one byte order together, for one struct call."""
+    """Parts one by one, but adjacent words of one byte order grouped for a single struct call."""
     run: list[Word] = []
     for part in flat:
         if isinstance(part, Word) and (not run or run[-1].order == part.order):
@@ -79,7 +79,7 @@ def _short(end: int, at: int, needed: int, path: str) -> TruncatedError:
 
 
 def _short_words(end: int, at: int, words: tuple[tuple[str, int], ...]) -> TruncatedError:
-    """The error for the first of neighbouring words that does not fit."""
+    """The error for the first of adjacent words that does not fit."""
     index = 0
     while at + words[index][1] <= end:
         at += words[index][1]
@@ -343,7 +343,7 @@ def _derive(rule: str, code: int, flat: tuple[Flat, ...]) -> str:
 
 
 def _words_after(flat: tuple[Flat, ...], rule: str) -> int:
-    """Bytes of the words behind the one that holds the `rule` field."""
+    """Bytes of the words after the one that holds the `rule` field."""
     words = [part for part in flat if isinstance(part, Word)]
     holder = next(i for i, word in enumerate(words) if any(b.derived == rule for b in word.bits))
     return sum(word.size for word in words[holder + 1 :])

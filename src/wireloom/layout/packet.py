@@ -33,7 +33,7 @@ from wireloom.outline import Node
 __all__ = ["Packet", "PacketCodec", "describe", "packet"]
 
 UNUSED = "unused"
-"""The attribute for unused bits that are set and kept."""
+"""The attribute that keeps unused bits that are set."""
 
 
 class Packet(Message):
@@ -53,7 +53,7 @@ class Packet(Message):
     codec: ClassVar[PacketCodec]
 
     def flaw(self) -> tuple[str, str] | None:
-        """A field and what is wrong with it, when the fields do not agree with each other."""
+        """A field and what is wrong with it, when the fields contradict each other."""
         return None
 
     @property
@@ -79,7 +79,7 @@ class Packet(Message):
         out: Json = {"format": self.format, "packet": self.name}
         for field in dataclasses.fields(cast("Any", self)):
             value = getattr(self, field.name)
-            # An empty body is said when its absence (None) would mean something else.
+            # An empty body is written out when its absence (None) would mean something else.
             is_empty = value is None or (
                 isinstance(value, (bytes, tuple)) and not value and field.default is not None
             )
@@ -92,7 +92,7 @@ class Packet(Message):
         """The packet that `to_dict` described.
 
         Raises:
-            EncodeError: a name is unknown, missing, or its value is not of the right kind.
+            EncodeError: a name is unknown or missing, or its value is not of the right kind.
         """
         known = {field.name for field in dataclasses.fields(cast("Any", cls))}
         values: dict[str, Any] = {}
@@ -167,7 +167,7 @@ class PacketCodec:
         self.cls = cls
         self.attributes: Mapping[str, Attribute] = dict(attributes(cls.parts))
         fields = {field.name: field for field in dataclasses.fields(cast("Any", cls))}
-        # What no part describes and comparison ignores is no data of the packet: caches, schemas.
+        # Attributes that no part describes and comparison ignores are not data: caches, schemas.
         beside = {name for name, field in fields.items() if not field.compare}
         beside = (beside | {UNUSED}) - set(self.attributes)
         if differ := set(self.attributes) ^ (set(fields) - beside):
@@ -191,8 +191,8 @@ class PacketCodec:
             n: make_encoder(cls, cls.code, f, self.keeps_unused) for n, f in self.forms.items()
         }
         long_parts = tuple(part for part in cls.parts if isinstance(part, Optional))
-        # A body may be empty in the long form, so that it alone does not tell the form, unless
-        # the class says None for an absent one.
+        # A body may be empty in the long form, so it alone does not determine the form, unless
+        # the class uses None for an absent body.
         self._long_names = [n for n, part in attributes(long_parts) if not isinstance(part, Rest)]
         self._bodies = {
             n: fields[n].default for n, part in attributes(long_parts) if isinstance(part, Rest)
@@ -201,7 +201,7 @@ class PacketCodec:
     def decode(
         self, data: bytes, pos: int, end: int, strict: bool = False, words: int | None = None
     ) -> Packet:
-        """The packet that fills ``data[pos:end]``, in the form with that many header words.
+        """The packet that fills ``data[pos:end]``, in the form with so many header words.
 
         Raises:
             DecodeError: it is not such a packet.

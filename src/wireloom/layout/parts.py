@@ -42,9 +42,9 @@ class Bits:
     strict_least: int = 0
     """Smallest legal value in strict mode."""
     const: int | None = None
-    """The only legal value. Such a field is no attribute of the packet."""
+    """The only legal value. Such a field is not an attribute of the packet."""
     derived: str = ""
-    """How the field is computed when writing; such a field is no attribute of the packet either.
+    """How the field is computed when writing; such a field is not an attribute either.
 
     ``code``: the packet's type code. ``words``: header length in words. ``frame``: bytes of the
     whole frame. ``content``: bytes after this word. ``len NAME``, ``count NAME``: size of a part.
@@ -163,16 +163,16 @@ class Rest:
 
 @dataclass(frozen=True, slots=True)
 class Optional:
-    """Parts that are there together or not at all; the header's length tells."""
+    """Parts that are present together or not at all, as the header's length tells."""
 
     parts: tuple[Part, ...]
 
 
 Flat = Word | Blob | Items | Varint | Rest
-"""A part of one form of a packet, where it is settled which optional parts are there."""
+"""A part of one form of a packet; a form settles which optional parts are present."""
 Part = Flat | Optional
 Attribute = Bits | Blob | Items | Rest
-"""What a packet's attribute is on the wire."""
+"""What an attribute of a packet is on the wire."""
 
 
 def optional(*parts: Part) -> Optional:
@@ -192,7 +192,7 @@ def flatten(parts: tuple[Part, ...], *, long: bool) -> tuple[Flat, ...]:
 
 
 def attributes(parts: tuple[Part, ...]) -> Iterator[tuple[str, Attribute]]:
-    """Every attribute that the parts give a packet, in wire order."""
+    """Every attribute that a packet has from these parts, in wire order."""
     for part in flatten(parts, long=True):
         if isinstance(part, Word):
             for bits in part.bits:
@@ -208,7 +208,7 @@ def words_in(flat: tuple[Flat, ...]) -> int:
 
 
 def member(enum: type[IntEnum] | type[IntFlag], value: int) -> int:
-    """The enum's member, or the plain number where it has none: an unknown code is no error."""
+    """The enum's member, or the plain number if it has none: an unknown code is not an error."""
     if issubclass(enum, IntFlag):
         return enum(value)
     found = enum._value2member_map_.get(value, value)

@@ -22,7 +22,7 @@ __all__ = ["byte_table", "fill_outline"]
 Row = tuple[str, str, str, str]
 
 _SHORT_BLOB = 32
-"""Bytes of a blob that the tree still shows in hex."""
+"""Most bytes of a blob that the tree shows in hex."""
 
 
 def fill_outline(root: Node, flat: tuple[Flat, ...], data: bytes, pos: int, end: int) -> None:
@@ -109,12 +109,12 @@ def _illegal(bits: Bits, value: int) -> str:
 def byte_table(parts: tuple[Part, ...]) -> list[Row]:
     """Rows (offset, size, field, meaning).
 
-    The offset is "…" behind parts of variable length, and two numbers (short form, long form) where
+    The offset is "…" after parts of variable length, and two numbers (short form, long form) where
     the forms differ.
     """
     rows: list[Row] = []
     at: int | None = 0
-    extra = 0  # bytes that the long form has more, up to here
+    extra = 0  # additional bytes of the long form up to here
     for part in parts:
         if isinstance(part, Optional):
             start, at = at, _describe(part.parts, at, 0, "long form; ", rows)

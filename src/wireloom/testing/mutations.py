@@ -17,7 +17,7 @@ from typing import Literal
 __all__ = ["EDITS", "MAX_MUTANT", "Edit", "Mutator"]
 
 MAX_MUTANT = 1 << 16
-"""Bytes of a mutant; edits that copy stop there, or their growth would make the run slow."""
+"""Most bytes of a mutant; edits that copy stop there, or growing mutants would slow the run."""
 
 Edit = Callable[[bytearray, bytes, Random], None]
 """Changes a message in place; the second argument is another sample to take bytes from."""
@@ -34,7 +34,7 @@ def _span(random: Random, size: int, most: int = 64) -> tuple[int, int]:
 
 
 def flip_bit(data: bytearray, other: bytes, random: Random) -> None:
-    """Turn one bit over."""
+    """Flip one bit."""
     if data:
         data[random.randrange(len(data))] ^= 1 << random.randrange(8)
 
@@ -85,12 +85,12 @@ def duplicate(data: bytearray, other: bytes, random: Random) -> None:
 
 
 def truncate(data: bytearray, other: bytes, random: Random) -> None:
-    """Lose the end."""
+    """Cut off the end."""
     del data[random.randrange(len(data) + 1) :]
 
 
 def swap(data: bytearray, other: bytes, random: Random) -> None:
-    """Exchange two ranges."""
+    """Swap two ranges."""
     if len(data) < 2:
         return
     middle = random.randrange(1, len(data))
@@ -108,7 +108,7 @@ def graft(data: bytearray, other: bytes, random: Random) -> None:
 
 
 def splice(data: bytearray, other: bytes, random: Random) -> None:
-    """Go on with another message from somewhere."""
+    """Continue with another message from a random position."""
     del data[random.randrange(len(data) + 1) :]
     data += other[random.randrange(len(other) + 1) :]
 
@@ -140,7 +140,7 @@ class Mutator:
         self._seed = seed
 
     def mutant(self, index: int) -> bytes:
-        """The mutant of that number: some samples in a row, with a few edits."""
+        """The mutant with that number: some samples in a row, with a few edits."""
         random = Random(self._seed << 64 | index)
         data = bytearray(random.choice(self._samples))
         while random.random() < 0.25 and len(data) < MAX_MUTANT:

@@ -13,9 +13,9 @@
         >> EOF                  # the peer sends no more
     )
 
-Nothing happens until the playbook is asked whether it is true. It is then played to a new session
-for each way to cut what is received into chunks. Between one ``>>`` and the next exactly what is
-written must come out: bytes in their order, events in theirs.
+Nothing happens until the playbook is evaluated as a bool. It is then played to a new session for
+each way to cut the input into chunks. Between one ``>>`` and the next, exactly what is written must
+come out: bytes in their order, events in theirs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EOF = b""
 """The peer sends no more."""
 
 CHUNKS: tuple[int | None, ...] = (None, 1, 2, 3, 7, 64)
-"""Sizes of the chunks in which bytes are received; None: all that one ``>>`` has at once."""
+"""Sizes of the chunks in which bytes are received; None: everything of one ``>>`` at once."""
 
 _MOST_TIMEOUTS = 1000
 
@@ -48,7 +48,7 @@ class Wait:
 
 
 class Playbook(Generic[S]):
-    """A conversation with the sessions that `make` gives; true, or an `AssertionError` says why.
+    """A conversation with the sessions that `make` gives; it is true or raises `AssertionError`.
 
     Args:
         make: gives a new session for each way to cut the input.
@@ -64,7 +64,7 @@ class Playbook(Generic[S]):
         self._start = now
         self._steps: list[tuple[str, Any]] = []
         self.session: S = make()
-        """The session that was played to last, to look at its state."""
+        """The last session played to, for inspecting its state."""
 
     def __rshift__(self, given: bytes | Wait | Callable[[S, float], Any]) -> Playbook[S]:
         """Something happens to the session."""

@@ -1,10 +1,10 @@
-"""Our TCP streams beside those of tshark, where it is installed.
+"""Compare our TCP streams with those of tshark, where it is installed.
 
-``tshark -z follow,tcp,raw,N`` puts connections together by rules of its own. Where a byte was never
-captured it writes a text in its place, so that holes can be compared, too. It gives a hole up as
-soon as the receiver has acknowledged it, so that a segment that was only captured late is lost, and
-never before, so that a one-way capture ends at its first hole. Streams that differ in nothing else
-are not equal, but `Comparison.is_explained`: every byte that tshark has is compared.
+``tshark -z follow,tcp,raw,N`` reassembles connections by rules of its own. Where bytes were never
+captured it writes a text in their place, so holes can be compared, too. It gives up a hole as soon
+as the receiver has acknowledged it, so a segment that was only captured late is lost, and never
+before, so a one-way capture ends at its first hole. Streams that differ only in this are not equal,
+but `Comparison.is_explained`: every byte that tshark has is compared.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NODE = re.compile(r"Node [01]: (.*)")
 _HEX = re.compile(r"\t?([0-9a-f]+)")
 _MISSING = re.compile(rb"\[(\d+) bytes missing in capture file\]\0")
 _CUT_SHORT = "cut short"
-"""What tshark says, and fails, when the last packet is not whole; it has read the others."""
+"""What tshark prints when it fails because the last packet is cut; it has read the others."""
 
 End = tuple[str, int]
 """An address, as `ipaddress` writes it in full, and a port."""
@@ -54,7 +54,7 @@ class Comparison:
     """One direction of one connection, on both sides."""
 
     name: str
-    """Of the stream, as `wireloom.captures.Stream` has it."""
+    """Name of the stream, as in `wireloom.captures.Stream`."""
     size: int
     """Bytes that we have, holes not counted."""
     gap: int
@@ -64,7 +64,7 @@ class Comparison:
     reason: str = ""
     """What is different."""
     is_explained: bool = False
-    """Whether that follows from tshark's rule about holes, so that nobody need look into it."""
+    """Whether that follows from tshark's rule about holes, so nobody needs to investigate it."""
 
     @property
     def is_same(self) -> bool:
@@ -105,7 +105,7 @@ def parse(output: str) -> Iterator[Followed]:
 
 
 def follow(path: str | os.PathLike[str], *, timeout_s: float = _TIMEOUT_S) -> Iterator[Followed]:
-    """All TCP connections of a capture, as tshark puts them together.
+    """All TCP connections of a capture, as tshark reassembles them.
 
     Raises:
         OptionError: tshark is not installed.
@@ -126,7 +126,7 @@ def follow(path: str | os.PathLike[str], *, timeout_s: float = _TIMEOUT_S) -> It
 def _connections(path: str | os.PathLike[str], timeout_s: float) -> int:
     """How many connections tshark has numbered."""
     numbers = _run(path, ["-Y", "tcp", "-T", "fields", "-e", "tcp.stream"], timeout_s)
-    # A packet in a packet has two.
+    # A tunnelled packet has two.
     found = [int(number) for number in re.findall(r"\d+", numbers)]
     return max(found, default=-1) + 1
 
@@ -164,7 +164,7 @@ def compare(path: str | os.PathLike[str], *, timeout_s: float = _TIMEOUT_S) -> I
         a, b = map(_end, connection.ends)
         for ends, theirs in (((a, b), connection.data[0]), ((b, a), connection.data[1])):
             if not theirs:
-                continue  # only those with data are streams here
+                continue  # only directions with data are streams here
             turn = turns[ends] = turns.get(ends, 0) + 1
             own = ours.pop((*ends, turn), None)
             if own is not None:
@@ -220,7 +220,7 @@ def _compared(own: _Ours, theirs: bytes) -> Comparison:
             if there == ours:
                 continue
             if data is None:
-                # The first of such, unless something is worse.
+                # The first of these, unless something is worse.
                 if difference < 0:
                     difference = at
                     reason = f"tshark gave up a hole at {at} that was filled later"
@@ -281,7 +281,7 @@ def _before(pieces: list[Piece], offset: int) -> int:
 
 
 def _first_difference(a: bytes, b: bytes) -> int:
-    """Where two that are not equal differ first."""
+    """Where two unequal byte strings first differ."""
     low, high = 0, min(len(a), len(b))
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,7 +1,7 @@
 """The derived tables by going through the rows one by one: slow, plain, and what Spark must equal.
 
 Nothing here is shared with `wireloom.spark.derived`, so that a mistake cannot hide on both sides.
-Tables are lists of rows, rows are dicts of all columns. One module a table, as there.
+Tables are lists of rows, rows are dicts of all columns. One module per table, as there.
 """
 
 from __future__ import annotations

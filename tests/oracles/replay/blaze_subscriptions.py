@@ -49,7 +49,7 @@ class _Life:
 
 
 def blaze_subscriptions(tables: Rows) -> list[Row]:
-    """Lives of subscriptions, and requests that came to nothing."""
+    """The lives of subscriptions, and requests that failed."""
     rows = tables["blaze"]
     doubts = Doubts(tables)
     dialogues = asked_for(rows)

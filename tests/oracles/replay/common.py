@@ -30,7 +30,7 @@ _STREAM = re.compile(r"(tcp|udp) (\S+) > (\S+) #\d+(?:e\d+)?", re.ASCII)
 
 
 def connection_of(row: Row) -> str:
-    """Both directions of what a row belongs to.
+    """The name of the connection that a row belongs to, the same for both directions.
 
     >>> connection_of({"stream": "tcp 10.0.0.2:99 > 10.0.0.1:80 #2"})
     'tcp 10.0.0.1:80 <> 10.0.0.2:99'
@@ -55,7 +55,7 @@ def time_of(ts_ns: int | None) -> dt.datetime | None:
 
 
 def less(one: int | None, other: int | None) -> int | None:
-    """The difference; None if one of them is."""
+    """The difference; None if one of them is None."""
     return None if one is None or other is None else one - other
 
 
@@ -78,7 +78,7 @@ def in_time(rows: Iterable[Row]) -> list[Row]:
 
 
 def place_of(row: Row) -> tuple[str, str, int]:
-    """Where a row stands; rows of one stream are in the order of their bytes."""
+    """The sort key of a row; rows of one stream are in the order of their bytes."""
     return row["source"], row["stream"], row["frame_offset"]
 
 
@@ -89,7 +89,7 @@ class Doubts:
         self._holed = {connection_of(row) for row in tables.get("gaps", ())}
 
     def about(self, is_missing: bool, connection: str) -> bool:
-        """Whether what is missing may have been in a hole."""
+        """Whether the missing packet may have been in a hole."""
         return is_missing and connection in self._holed
 
 

@@ -125,7 +125,7 @@ def _data(row: Row) -> bytes:
 
 
 def last_values(tables: Rows, *, subject_fields: Sequence[str] = SUBJECT_FIELDS) -> list[Row]:
-    """The image of every subject, with all that was said about it."""
+    """The image of every subject, after all messages about it."""
     images: dict[tuple[str, str, str], _Image] = {}
     for message in messages(tables["fields"], subject_fields):
         if message.kind == "ignored":

@@ -17,7 +17,7 @@ _IGNORED = {9, *range(14, 24)}
 WRAPPERS = {"_data_", "_TIBMSG", "_RAIMSG", "_QFORM"}
 """Fields that only hold another message."""
 SUBJECT_FIELDS = ("SUBJECT", "SYMBOL", "RIC")
-"""Fields that say what a message is about, the first one first."""
+"""Fields that name the subject of a message, by precedence."""
 
 
 class Message:
@@ -53,7 +53,7 @@ def _kind(msg_type: int | None) -> str:
 
 
 def _natural(path: str) -> list[Any]:
-    """Numbers in a path by value."""
+    """A sort key that compares the numbers in a path by value."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path)]
 
 

@@ -21,7 +21,7 @@ __all__ = ["nrep_sockets"]
 
 
 def nrep_sockets(tables: Rows) -> list[Row]:
-    """Lives of sockets, and requests that came to nothing."""
+    """The lives of sockets, and requests that failed."""
     doubts = Doubts(tables)
     rows = tables["nrep"]
     brokers = _brokers(rows)

@@ -1,4 +1,4 @@
-"""Python values → fields: what is the same for the formats whose fields have types of their own."""
+"""Python values → fields: what is common to the formats whose fields carry their own types."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def fields_of(
 
 
 def natural_kind(value: object) -> Kind | None:
-    """The kind of scalar that a Python value asks for; None if it is no scalar."""
+    """The kind of scalar that fits a Python value; None if it is not a scalar."""
     if isinstance(value, bool):
         return Kind.BOOLEAN
     if isinstance(value, int):

@@ -91,8 +91,8 @@ def scale(value: float, hint: int, *, single: bool = False) -> Scaled | None:
     Args:
         value: the real as read.
         hint: the hint number.
-        single: it was four bytes. Matters for hint 0, which stands for the shortest text that reads
-            back as the same real.
+        single: whether it had four bytes. This matters for hint 0, which stands for the shortest
+            text that reads back as the same real.
     """
     if not is_decimal_hint(hint):
         return None
@@ -120,11 +120,11 @@ def _nearest(above: int, below: int) -> int:
 
 
 def _shortest(value: float, single: bool) -> Scaled:
-    """The decimal of the shortest text that reads back as the same real, which is no integer."""
+    """The decimal of the shortest text that reads back as the same real, which has a fraction."""
     text = repr(value)
     if single:
         packed = _F32.pack(value)
-        # Nine significant digits tell all singles apart; subnormal ones have as few as one.
+        # Nine significant digits distinguish all singles; subnormal ones have as few as one.
         texts = (f"{value:.{digits}g}" for digits in range(1, 10))
         text = next(short for short in texts if _F32.pack(float(short)) == packed)
     digits_of = Decimal(text).as_tuple()
@@ -150,7 +150,7 @@ def real_and_hint(value: Decimal | Blank) -> tuple[float, int]:
     if places > MAX_PLACES:
         raise EncodeError(f"{value} has more than {MAX_PLACES} decimal places")
     hint = HINT_INTEGER + places if places else HINT_NONE
-    real = float(value)  # infinite when it is too large
+    real = float(value)  # infinite if it is too large
     back = scale(real, hint)
     if back is None or back.value != value:
         raise EncodeError(f"{value} has more digits than a real keeps")

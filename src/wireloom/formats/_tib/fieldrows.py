@@ -18,7 +18,7 @@ _LIMIT: Final = Decimal(10) ** (38 - DECIMAL_SCALE)
 
 
 def value_row(wire: Any, value: Any, scaled: Scaled | None) -> Row:
-    """The value columns, of what the wire has, what it means, and its decimal if it is one."""
+    """The value columns, from the wire value, its meaning, and its decimal if it has one."""
     if isinstance(wire, bytes):
         return {"value_binary": wire}
     if isinstance(wire, IPv4Address):
@@ -45,7 +45,7 @@ def fits(value: int) -> bool:
 
 
 def decimal_row(value: Any) -> Row:
-    """A decimal, if the column can hold it as it is."""
+    """A decimal, if the column can hold it exactly."""
     if not isinstance(value, Decimal) or not value.is_finite() or abs(value) >= _LIMIT:
         return {}
     exponent = value.as_tuple().exponent
@@ -54,7 +54,7 @@ def decimal_row(value: Any) -> Row:
 
 
 def text_row(text: str) -> Row:
-    """Text; bytes where it is not UTF-8."""
+    """Text; bytes if it is not UTF-8."""
     return {"value_text": str(text)} if is_utf8(text) else {"value_binary": text_bytes(text)}
 
 
@@ -64,7 +64,7 @@ def binary_row(data: bytes) -> Row:
 
 
 def bytes_text_row(data: bytes) -> Row:
-    """The text that bytes are; themselves where they are not UTF-8."""
+    """Bytes as text; unchanged if they are not UTF-8."""
     try:
         return {"value_text": data.decode()}
     except UnicodeDecodeError:

@@ -1,6 +1,6 @@
-"""Bytes → frames: the header that starts a message, and how a stream of messages is cut by it.
+"""Bytes → frames: the header that starts a message, and how it cuts a stream into messages.
 
-All three formats have a magic and a length of four bytes each; they differ in where these stand and
+All three formats have a magic and a length of four bytes each; they differ in where these are and
 in what the length counts.
 """
 
@@ -20,7 +20,7 @@ _U32 = struct.Struct(">I")
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Where magic and length stand."""
+    """Where magic and length are."""
 
     title: str
     """The format, for errors."""
@@ -37,7 +37,7 @@ class Header:
 
         Raises:
             TruncatedError: the header is not complete.
-            DecodeError: it is no such header (code ``magic`` or ``length``).
+            DecodeError: it is not such a header (code ``magic`` or ``length``).
         """
         available = end - pos
         magic_at = pos + self.magic_at
@@ -69,7 +69,7 @@ class Header:
         return size
 
     def find(self, data: bytes | bytearray, pos: int, end: int) -> int:
-        """The next place with a magic, also one that the end cuts off; `end` without any."""
+        """The next position of a magic, even one cut off by the end; `end` if there is none."""
         magic, magic_at = self.magic, self.magic_at
         found = data.find(magic, pos + magic_at, end)
         if found >= 0:
@@ -81,20 +81,20 @@ class Header:
         return end
 
     def detect(self, data: bytes) -> int:
-        """Sure when the magic stands and the length fits, less so when bytes are missing."""
+        """Sure if the magic is there and the length fits, less so if bytes are missing."""
         if data[self.magic_at : self.magic_at + len(self.magic)] != self.magic:
             return 0
         if len(data) < self.length:
             return 80
         try:
             size = self.measure(data, 0, len(data))
-        except DecodeError:  # a length that cannot be
+        except DecodeError:  # an impossible length
             return 40
         return 99 if size == len(data) else 97 if size < len(data) else 90
 
 
 class HeaderRules:
-    """What `wireloom.framing.FrameRules` asks of a header; `check` is each format's own."""
+    """The header part of `wireloom.framing.FrameRules`; each format has its own `check`."""
 
     header: ClassVar[Header]
     has_magic = True
@@ -104,10 +104,10 @@ class HeaderRules:
 
         Raises:
             TruncatedError: the header is not complete.
-            DecodeError: it is no such header.
+            DecodeError: it is not such a header.
         """
         return self.header.measure(data, pos, end)
 
     def find(self, data: bytes | bytearray, pos: int, end: int) -> int:
-        """The next place with a magic, also one that the end cuts off; `end` without any."""
+        """The next position of a magic, even one cut off by the end; `end` if there is none."""
         return self.header.find(data, pos, end)

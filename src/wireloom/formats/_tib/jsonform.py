@@ -1,7 +1,7 @@
 """The JSON of names and scalar data, with the keys that the vectors use.
 
-``value`` is for people and for writing by hand; ``raw`` is added where the value alone would not
-give the same bytes again (text after a NUL, a boolean of 2, the payload of a NaN).
+``value`` is for reading and writing by hand; ``raw`` is added where the value alone would not give
+the same bytes again (text after a NUL, a boolean of 2, the payload of a NaN).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 def check_keys(d: Any, known: frozenset[str]) -> None:
-    """See that `d` is an object with known keys only, so that a misspelt one does not pass.
+    """Check that `d` is an object with known keys only, so that a misspelt one does not pass.
 
     Raises:
         EncodeError: it is not.
@@ -59,7 +59,7 @@ def check_keys(d: Any, known: frozenset[str]) -> None:
 
 
 def check_message(d: Any, format: str, known: frozenset[str]) -> None:
-    """See that `d` is a message of that format, with known keys only.
+    """Check that `d` is a message of that format, with known keys only.
 
     Raises:
         EncodeError: it is not.
@@ -70,7 +70,7 @@ def check_message(d: Any, format: str, known: frozenset[str]) -> None:
 
 
 def check_depth(depth: int) -> None:
-    """See that messages are not nested too deep to be written.
+    """Check that messages are not nested too deep to be written.
 
     Raises:
         EncodeError: they are.
@@ -83,7 +83,7 @@ def fields_from_json(items: object, make: Callable[[Any], T]) -> tuple[T, ...]:
     """The fields that `make` makes of the objects in a list.
 
     Raises:
-        EncodeError: it is no list, or one cannot be made; the path says which.
+        EncodeError: it is not a list, or a field cannot be made; the path says which.
     """
     if not isinstance(items, list):
         raise EncodeError(f"fields must be a list, not {type(items).__name__}")
@@ -150,7 +150,7 @@ def get_list(d: Mapping[str, Any], key: str) -> list[Any]:
 
 
 def put_scalar(out: dict[str, Any], kind: int, data: bytes) -> None:
-    """Put the value of scalar data into a JSON object, with its size, and ``raw`` if need be."""
+    """Put the value of scalar data into a JSON object, with its size, and ``raw`` if needed."""
     out["size"] = len(data)
     if kind == Kind.OPAQUE:
         out["value_hex"] = data.hex()
@@ -168,7 +168,7 @@ def get_scalar(d: Mapping[str, Any], kind: int) -> bytes:
     """The data that `put_scalar` put there.
 
     Raises:
-        EncodeError: it is no value of this kind, or does not fit its size.
+        EncodeError: it is not a value of this kind, or does not fit its size.
     """
     raw = hex_bytes(d, "raw")
     if raw is not None:
@@ -206,7 +206,7 @@ def elements_from_json(kind: int, values: list[Any], size: int | None) -> list[b
     """The data of each element; a string is NUL-padded to `size`, or gets its NUL if that is None.
 
     Raises:
-        EncodeError: an element is no value of this kind, or does not fit.
+        EncodeError: an element is not a value of this kind, or does not fit.
     """
     out = []
     for value in values:
@@ -232,7 +232,7 @@ class _Typed(Protocol):
 
 
 def typed_view(field: _Typed) -> dict[str, Any] | None:
-    """What hint or dictionary make of the data, as in the vectors' ``md``; None if nothing."""
+    """What the data means by its hint or dictionary, as in the vectors' ``md``; None if plain."""
     scaled = field.scaled
     if scaled is not None:
         return scaled.to_dict()

@@ -9,7 +9,7 @@ __all__ = ["Lookup", "NamedField"]
 
 
 class NamedField(Protocol):
-    """What look-up needs of a field."""
+    """What look-up needs to know about a field."""
 
     @property
     def name(self) -> str | None:
@@ -75,7 +75,7 @@ class Lookup(Generic[F]):
         return tuple(field.name for field in self.fields)
 
     def to_values(self) -> dict[str, Any]:
-        """Name → typed value; of a repeated name the first, and nothing for a field without one."""
+        """Name → typed value: the first of a repeated name; fields without a name are left out."""
         values: dict[str, Any] = {}
         for field in self.fields:
             if field.name is not None and field.name not in values:

@@ -1,4 +1,4 @@
-"""The errors that decoders of the TIB formats have in common, and the depth that all keep to."""
+"""The errors that decoders of the TIB formats have in common, and their limit on depth."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from wireloom.errors import DecodeError, TruncatedError
 __all__ = ["MAX_DEPTH", "check_end", "not_canonical", "short"]
 
 MAX_DEPTH = 64
-"""Nesting that no limit can raise: comparing and printing nested fields is recursive in Python."""
+"""The deepest nesting, whatever the limits: comparing and printing nested fields is recursive."""
 
 
 def short(what: str, start: int, need: int, end: int) -> TruncatedError:
@@ -22,7 +22,7 @@ def short(what: str, start: int, need: int, end: int) -> TruncatedError:
 
 
 def check_end(data: bytes, end: int) -> None:
-    """See that nothing follows the message, as strict mode asks.
+    """Check that nothing follows the message, as strict mode demands.
 
     Raises:
         DecodeError: there are bytes after `end`.

@@ -1,4 +1,4 @@
-"""Objects of frozen dataclasses, made quickly: a decoder makes one for every field."""
+"""Fast construction of frozen dataclasses: a decoder makes one object per field."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The bytes of one scalar ↔ a Python value ↔ JSON. All numbers are big-endian.
 
-Data whose size its type does not have (an int of three bytes, an address of sixteen) is not an
+Data of a size that its type does not allow (an int of three bytes, an address of sixteen) is not an
 error: its value is the bytes themselves, and JSON shows them as ``0x…``.
 """
 
@@ -67,7 +67,7 @@ def text_bytes(text: str) -> bytes:
     """The bytes of a text that `text_of` gave.
 
     Raises:
-        EncodeError: it has a lone surrogate that stands for no byte.
+        EncodeError: it has a lone surrogate that does not stand for a byte.
     """
     try:
         return text.encode("utf-8", "surrogateescape")
@@ -147,12 +147,12 @@ _BY_CODE = tuple(_READERS.get(code, _read_opaque) for code in range(max(Kind) + 
 
 
 def read(kind: int, data: bytes) -> Scalar:
-    """The value of scalar data; data of a size that the kind does not have is its own value."""
+    """The value of scalar data; data of a size that the kind does not allow is its own value."""
     return _BY_CODE[kind](data)
 
 
 def why_not_usual(kind: int, data: bytes) -> str | None:
-    """What a writer would have put otherwise into scalar data; None if nothing."""
+    """How scalar data differs from what a writer would emit; None if it does not."""
     size = len(data)
     if kind == Kind.STRING and not data.endswith(b"\0"):
         return "a string without NUL"
@@ -244,7 +244,7 @@ def from_json(kind: int, value: Any) -> Scalar:
     """The value that `to_json` wrote, given what kind of scalar it is.
 
     Raises:
-        EncodeError: it is no value of that kind.
+        EncodeError: it is not a value of that kind.
     """
     if isinstance(value, str) and kind != Kind.STRING:
         if kind == Kind.REAL and value in _REALS:
@@ -270,7 +270,7 @@ def get_text(d: Mapping[str, Any], key: str) -> str | None:
     """The text that `put_text` put there; None if there is none.
 
     Raises:
-        EncodeError: it is no text, or its hex is wrong.
+        EncodeError: it is not a text, or its hex is wrong.
     """
     coded = d.get(f"{key}_hex")
     if coded is None:

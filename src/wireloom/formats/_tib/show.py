@@ -26,6 +26,6 @@ def brief(value: object) -> str:
 
 
 def add_error(parent: Node, error: DecodeError) -> None:
-    """A node for what could not be read, up to the end of what it is in."""
+    """A node for what could not be read, up to the end of the enclosing structure."""
     length = max(0, parent.end - error.offset)
     parent.add("error", error.offset, length, error.path, error.code, error.reason)

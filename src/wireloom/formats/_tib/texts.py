@@ -1,8 +1,8 @@
 """Date and time texts ↔ typed values.
 
-Reading is liberal, in fixed spellings; a text that is none of them, or that names a day that does
+Reading accepts a fixed set of spellings; a text that is none of them, or that names a day that does
 not exist, stays text. Nothing here looks at a clock or a time zone: the two spellings without a
-year are read only when the caller says what today is.
+year are read only if the caller gives today's date.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from wireloom.formats._tib.values import MONTHS, Date, Resolution, Time
 __all__ = ["MAX_TEXT", "parse_date", "parse_time"]
 
 MAX_TEXT = 32
-"""Characters of the longest text looked at, not counting blanks behind it: reading stays cheap."""
+"""Characters of the longest text that is tried, without trailing blanks: reading stays cheap."""
 
 _MONTH = {name: number for number, name in enumerate(MONTHS, 1)}
 
@@ -29,7 +29,7 @@ _YYYY = "(?P<yyyy>[0-9]{4})"
 _Y = "(?:(?P<yyyy>[0-9]{4})|(?P<yy>[0-9]{2}))"
 _SEP = "(?P<sep>[ -])"
 
-# One line a spelling, as SPEC.md lists them. Order matters nowhere: no text fits two of them.
+# One line per spelling, as SPEC.md lists them. Order does not matter: no text fits two of them.
 _DATES = tuple(
     re.compile(spelling, re.ASCII)
     for spelling in (
@@ -77,7 +77,7 @@ def parse_date(text: str, today: dt.date | None = None) -> Date | None:
     text = text.rstrip(" \t\r\n")
     if len(text) > MAX_TEXT:
         return None
-    # A blank in front may be a digit's place (" 8 JUL 2013") or padding: try it as it stands first.
+    # A leading blank may replace a digit (" 8 JUL 2013") or be padding: try the text as is first.
     for candidate in (text, text.lstrip(" ")):
         if _NULL_DATE.fullmatch(candidate):
             return Date()

@@ -76,7 +76,7 @@ _UNITS = (1, 10**3, 10**6, 10**9, 1)
 
 @dataclass(frozen=True, slots=True)
 class Date:
-    """A calendar date, or the null date when all three are zero."""
+    """A calendar date, or the null date if all three are zero."""
 
     year: int = 0
     month: int = 0

@@ -1,6 +1,6 @@
 """The model language: ``.blz`` text ↔ `Model` (SPEC §5).
 
-Every error names the file and the line. Included files are looked for beside the including file and
+Every error names the file and the line. Included files are searched next to the including file and
 in the given directories, never outside of them; each is read once.
 """
 
@@ -26,7 +26,7 @@ from wireloom.formats.blaze.model import (
 __all__ = ["MAX_INCLUDE_DEPTH", "MAX_SOURCE", "from_blz", "load_blz", "to_blz"]
 
 MAX_INCLUDE_DEPTH = 16
-"""Files that include one another. Real models have two or three levels; the parser recurses."""
+"""Levels of includes. Real models have two or three; the parser recurses."""
 MAX_SOURCE = 4 << 20
 """Bytes of a model with all it includes. A class of 100 fields takes about 3 KB."""
 MAX_DIGITS = 12
@@ -112,9 +112,9 @@ class _Parser:
         self._builder = ModelBuilder()
         self._named: set[str] = set()
         self._namespace: list[str] = []
-        self._files: list[Path] = []  # that are being read, the outermost first
+        self._files: list[Path] = []  # files being read, the outermost first
         self._size = 0
-        # Of the file that is being read:
+        # State of the file that is being read:
         self._file = ""
         self._tokens: Iterator[_Token] = iter(())
         self._token = _Token("eof", "", 0)
@@ -132,7 +132,7 @@ class _Parser:
             raise SourceError(f"a model may have {MAX_SOURCE} bytes", file=file)
 
     def file(self, path: Path) -> None:
-        """Read a file, with what it includes."""
+        """Read a file and what it includes."""
         try:
             with path.open("rb") as source:
                 raw = source.read(MAX_SOURCE + 1)
@@ -193,7 +193,7 @@ class _Parser:
 
     @contextmanager
     def _on(self, line: int) -> Iterator[None]:
-        """Give errors of the builder, which knows no lines, this one."""
+        """Give errors of the builder, which knows no lines, the current line."""
         try:
             yield
         except SourceError as error:
@@ -202,7 +202,7 @@ class _Parser:
             raise self._error(error.reason, line) from None
 
     def _next(self) -> _Token:
-        """Step over the current token."""
+        """Advance past the current token."""
         token = self._token
         self._token = next(self._tokens, token)
         return token
@@ -220,7 +220,7 @@ class _Parser:
         return token
 
     def _end(self) -> None:
-        """One declaration a line: the line ends here, or the block does."""
+        """One declaration per line: the line ends here, or the block does."""
         if not self._at("sign", "}") and not self._at("eof"):
             self._expect("the end of the line", "end")
 
@@ -355,7 +355,7 @@ class _Parser:
                     self._field(nclass, token.text)
                 else:
                     raise self._error(f"expected a field, not {token}", token.line)
-        # Only now, since a key may stand before its fields.
+        # Only now, since a key may precede its fields.
         for line, number, fields, is_primary in keys:
             with self._on(line):
                 nclass.key(number, *fields, primary=is_primary)
@@ -397,7 +397,7 @@ class _Parser:
 
 
 def to_blz(model: Model) -> str:
-    """The text that declares a model; `from_blz` gives an equal one, but for its first index."""
+    """The text that declares a model; `from_blz` gives an equal model, but for its first index."""
     lines: list[str] = []
     if model.name:
         lines.append(f'@model_name "{model.name}"')

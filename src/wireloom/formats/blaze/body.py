@@ -1,7 +1,7 @@
 """Body bytes ↔ objects: the walker that reads an nclass, its writing twin, and deltas (SPEC §4).
 
 Every LEN must end exactly inside its parent, so a hostile one never reaches past it. The reader
-can draw what it reads as a tree; it is the same code, so that the two never disagree.
+can draw what it reads as a tree; it is the same code, so the two never disagree.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def decode_nclass(
     Args:
         model: declares the class.
         nclass: the class, its name or its id.
-        data: LEN and fields, nothing behind them.
+        data: LEN and fields, nothing after them.
         encoding: what absent fields mean; only strict mode looks at it.
         first_index: INDEX of the first field; None: the model's, or else 1.
         limits: depth and number of fields.
@@ -92,7 +92,7 @@ def decode_below(root: Node, *args: Any, **options: Any) -> NClassValue:
         DecodeError: the bytes are not such an object; the tree shows where.
     """
     body = root.children[-1]
-    if body.name != "body":  # an empty one has no node
+    if body.name != "body":  # an empty body has no node
         body = root.add("body", root.end, 0)
     tree = Node(body.name, 0, body.length)
     try:
@@ -132,7 +132,7 @@ class _Reader:
         return DecodeError(reason, offset=at, code="nclass")
 
     def length(self, at: int, end: int) -> int:
-        """Where the structure whose LEN stands at `at` ends."""
+        """Where the structure whose LEN is at `at` ends."""
         if end - at < _LEN_LEN:
             raise self.bad(f"LEN needs {_LEN_LEN} bytes, {end - at} are left", at)
         size = int.from_bytes(self.data[at : at + _LEN_LEN], "little")
@@ -144,7 +144,7 @@ class _Reader:
         return at + _LEN_LEN + size
 
     def index(self, at: int, end: int) -> int:
-        """The INDEX at `at`, of one more field or element."""
+        """The INDEX at `at`; counts one more field or element."""
         if end - at < _INDEX_LEN:
             raise self.bad(f"INDEX needs {_INDEX_LEN} bytes, {end - at} are left", at)
         self.count += 1
@@ -341,7 +341,7 @@ def _write_item(slot: Slot, item: Value, encoding: Encoding, first: int) -> byte
 
 
 def apply_delta(base: NClassValue, delta: NClassValue) -> NClassValue:
-    """`base` with what is present in `delta`, field by field and element by element.
+    """`base` updated with what is present in `delta`, field by field and element by element.
 
     Zeros in the delta stay as zeros in the result; `trimmed` drops them.
 
@@ -368,7 +368,7 @@ def _merged(old: Value | None, new: Value) -> Value:
 
 
 def trimmed(value: NClassValue) -> NClassValue:
-    """The same image without zeros: two images are equal when they are equal trimmed."""
+    """The same image without zeros: two images are equal if they are equal when trimmed."""
     items: dict[str, Value] = {}
     for slot in value.layout.slots:
         name = slot.decl.name

@@ -1,4 +1,4 @@
-"""Python classes for the classes of a model: made at run time, checked, quick to encode.
+"""Python classes for the classes of a model: made at run time, checked, fast to encode.
 
 >>> from wireloom.formats.blaze import from_blz
 >>> from wireloom.formats.blaze.classes import classes_of
@@ -19,8 +19,8 @@ wireloom.errors.EncodeError: 70000 is not a value of type int_16, -32768 to 3276
 POINT(x=5)
 
 A class is named as in the model, and so are its attributes. A name that Python or `ModelObject`
-needs for itself gets an underscore behind it: ``class_``. `wireloom model stub` writes the types
-down for type checkers.
+needs for itself gets a trailing underscore: ``class_``. `wireloom model stub` writes the types for
+type checkers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from wireloom.formats.blaze.objects import Field, ModelObject, attribute_name, m
 __all__ = ["Classes", "ModelObject", "classes_of", "install", "load_classes"]
 
 _CACHE = "\0classes"
-"""In a model's cache, beside the layouts, which are there by the names of their classes."""
+"""Key in a model's cache, besides the layouts, whose keys are the names of their classes."""
 
 
 class Classes(Mapping[str, Any]):
@@ -124,7 +124,7 @@ def _enum(decl: EnumDecl) -> type[IntEnum]:
 
 
 def classes_of(model: Model) -> Classes:
-    """The Python classes of a model; made once for each."""
+    """The Python classes of a model; made once per model."""
     found: Classes | None = model._cache.get(_CACHE)
     if found is None:
         found = model._cache[_CACHE] = Classes(model)

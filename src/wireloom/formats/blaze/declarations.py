@@ -1,6 +1,6 @@
 """What a model declares: enums, classes, fields and keys, as plain immutable values (SPEC §5).
 
-They are checked when a `wireloom.formats.blaze.model.Model` is made of them.
+They are checked when a `wireloom.formats.blaze.model.Model` is made from them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class EnumMember:
     name: str
     value: int
     text: str = ""
-    """The description behind it, for people."""
+    """The description that follows it, for readers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class FieldDecl:
 
     name: str
     type: str
-    """A name from `PRIMITIVES`, or of an enum or class that is declared before."""
+    """A name from `PRIMITIVES`, or of an enum or class declared earlier."""
     count: int = 1
     """More than 1: the most bytes of a string (``ascii``), or the number of elements."""
     text: str = ""
@@ -95,7 +95,7 @@ class FieldDecl:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Fields that tell the objects of a class apart."""
+    """Fields that identify the objects of a class."""
 
     id: int
     fields: tuple[str, ...]
@@ -120,7 +120,7 @@ class NClass:
         return next((key for key in self.keys if key.primary), None)
 
     def position(self, name: str) -> int | None:
-        """Place of the field of that name, from 0."""
+        """Position of the field of that name, from 0."""
         return next((i for i, decl in enumerate(self.fields) if decl.name == name), None)
 
 

@@ -1,7 +1,7 @@
-"""Whom one speaks to: the document, or the implementation of 2017 or 2019 (SPEC §6).
+"""Which peer one speaks to: the document's, or the implementation of 2017 or 2019 (SPEC §6).
 
-The implementations number a few things otherwise. Enums of a dialect are `IntEnum` too: the number
-is what is on the wire, the name is what it means there.
+The implementations number a few things differently. Enums of a dialect are `IntEnum` too: the
+number is what is on the wire, the name is what it means in that dialect.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 DOCUMENT = "document"
-"""The dialect that is spoken unless said otherwise."""
+"""The default dialect."""
 
 
 def _enum(name: str, members: dict[str, int]) -> type[IntEnum]:
@@ -91,7 +91,7 @@ BlazeCode2019 = _enum(
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What one implementation does otherwise than the document."""
+    """What one implementation does differently from the document."""
 
     name: str
     summary: str
@@ -143,7 +143,7 @@ DIALECTS: Mapping[str, Dialect] = {
             "2019",
             "the implementation of February 2019",
             1,
-            # Its ERRCOD and DISRES are general codes squeezed into 4 bits: names would mislead.
+            # Its ERRCOD and DISRES are general codes truncated to 4 bits: names would mislead.
             {**_IMPLEMENTATION, "blzcod": BlazeCode2019, "errcod": None, "disres": None},
         ),
     )
@@ -158,7 +158,7 @@ DOCUMENT_ENUMS: Mapping[str, type[IntEnum]] = {
     "errcod": RefusalCode,
     "disres": DisconnectReason,
 }
-"""The document's enums of the fields that a dialect may number otherwise."""
+"""The document's enums of the fields that a dialect may number differently."""
 
 _SAME_MEANING = {"RST": "RESET", "RESET": "RST"}
 """Names that differ between the document and the implementations."""
@@ -187,7 +187,7 @@ def _changed(packet: _P, dialect: Dialect, changes: dict[str, int]) -> _P:
 
 
 def rename(packet: _P, dialect: Dialect) -> _P:
-    """The packet with the same numbers, which get the names that they have in the dialect."""
+    """The packet with the same numbers, under the names that they have in the dialect."""
     changes: dict[str, int] = {}
     for field in DOCUMENT_ENUMS:
         value = getattr(packet, field, None)
@@ -209,7 +209,7 @@ def rename_nodes(root: Node, dialect: Dialect) -> None:
 
 
 def translate(packet: _P, dialect: Dialect) -> _P:
-    """The packet with the same names, which get the numbers that they have in the dialect.
+    """The packet with the same names, under the numbers that they have in the dialect.
 
     Raises:
         EncodeError: the dialect has no number for a name.
@@ -232,7 +232,7 @@ def translate(packet: _P, dialect: Dialect) -> _P:
 
 
 def check_names(packet: Packet, dialect: Dialect) -> None:
-    """See that every name in a packet is one of its dialect.
+    """Check that every name in a packet is one of its dialect.
 
     Raises:
         EncodeError: one is not, so that its number would mean something else.

@@ -63,7 +63,7 @@ _CHAIN = 64
 """Frames in a row that settle a detection; reading on would only cost time."""
 
 _MAX_MODELS = 16
-"""Model files that are kept in memory."""
+"""Number of model files that are kept in memory."""
 
 _BY_NAME = {cls.name: cls for cls in PACKETS.values()}
 _models: dict[str, tuple[Model, tuple[tuple[Path, int, int], ...]]] = {}
@@ -76,7 +76,7 @@ class _Settings:
     subscriptions: Mapping[int, Any] | None = None
 
     def encoding(self, given: Encoding | str | int) -> Encoding | None:
-        """What is meant by an encoding's name, member or number in this dialect."""
+        """The encoding that a name, member or number means in this dialect."""
         if isinstance(given, IntEnum):
             given = given.name
         if isinstance(given, int):
@@ -98,7 +98,7 @@ def _settings(options: Mapping[str, Any]) -> _Settings:
 
 
 def _load(model: object) -> Model | None:
-    """A model as it is, or from a file, which is read again only when it or an include changes."""
+    """A model as given, or from a file, which is read again only if it or an include changes."""
     if model is None or isinstance(model, Model):
         return model
     if not isinstance(model, (str, os.PathLike)):
@@ -147,7 +147,7 @@ def _subscriptions_in(text: str) -> Mapping[int, Subscription]:
 
 
 def _subscribed(packet: SubscriptionEvent, model: Model, settings: _Settings) -> Any:
-    """Class and encoding of an event's body; None when the subscription is not known."""
+    """Class and encoding of an event's body; None if the subscription is not known."""
     given: Any = (settings.subscriptions or {}).get(packet.sbsrid)
     if given is None:
         return None
@@ -163,9 +163,9 @@ def _subscribed(packet: SubscriptionEvent, model: Model, settings: _Settings) ->
 
 
 def _class_of(packet: _Bodied, form: Form, model: Model, settings: _Settings) -> Any:
-    """Class and encoding of a packet's body; None when nothing is known of it."""
+    """Class and encoding of a packet's body; None if they are not known."""
     if isinstance(packet, SubscriptionEvent):
-        # A STOP of the long form has an empty body, which is no object.
+        # A STOP in the long form has an empty body, which is not an object.
         return _subscribed(packet, model, settings) if packet.sevttp in (1, 2) else None
     number, enctyp = packet.nclsid, packet.enctyp
     nclass = None if number is None else model.nclass(number)
@@ -183,7 +183,7 @@ def _class_of(packet: _Bodied, form: Form, model: Model, settings: _Settings) ->
 def _read_body(
     packet: BlazePacket, form: Form, settings: _Settings, limits: Limits, strict: bool, root: Any
 ) -> NClassValue | None:
-    """The object in the body; None when there is none or nothing is known of it."""
+    """The object in the body; None if there is none or its class is not known."""
     model = settings.model
     if model is None or not isinstance(packet, _Bodied) or packet.body is None:
         return None
@@ -212,10 +212,10 @@ def decode_body(
     limits: Limits = DEFAULT_LIMITS,
     strict: bool = False,
 ) -> NClassValue | None:
-    """The object in a packet's body; None when it has no body, or its subscription is not known.
+    """The object in a packet's body; None if it has no body, or its subscription is not known.
 
     Args:
-        packet: in the dialect that it was decoded in.
+        packet: the packet, in the dialect that it was decoded in.
         model: declares the class.
         subscriptions: SBSRID → class and encoding, for events.
         limits: depth and number of fields.
@@ -299,7 +299,7 @@ class Blaze(Format):
         packet = _read_packet(data, form, size, settings, strict)
         if settings.model is not None:
             value = _read_body(packet, form, settings, limits, strict, None)
-            # It was made here and nobody else has it yet.
+            # It was made here, and nothing else refers to it yet.
             object.__setattr__(packet, "nclass", value)
         return packet
 
@@ -404,7 +404,7 @@ class Blaze(Format):
 
 
 def _mark(root: Node, error: DecodeError) -> None:
-    """Put the reason at the node that it is about; at the root when nothing tells it yet."""
+    """Put the reason at the node that it concerns, or at the root, unless one is there already."""
     nodes = [node for _, node in root.walk()]
     found = next((node for node in nodes[1:] if node.name == error.path), None)
     place = found or root
@@ -413,7 +413,7 @@ def _mark(root: Node, error: DecodeError) -> None:
 
 
 def _legal_size(data: bytes, pos: int) -> int | None:
-    """Bytes of the packet at `pos`, as far as they can be told; None when no legal header is there.
+    """Bytes of the packet at `pos`, as far as is known; None if there is no legal header.
 
     Only version 1 without unused bits is legal here.
     """
@@ -440,13 +440,13 @@ def _legal_size(data: bytes, pos: int) -> int | None:
 
 
 def _is_proven(data: bytes, pos: int, size: int) -> bool:
-    """Whether the packet has no body, or one that is as long as it says."""
+    """Whether the packet has no body, or one whose LEN agrees with its length."""
     header_len = form_at(data, pos, pos + size).header_len
     return size == header_len or RULES.check(data, pos, pos + size, None)
 
 
 def _agrees(data: bytes, pos: int, size: int) -> bool:
-    """Whether a packet that the end cuts off has a body that is as long as the header says."""
+    """Whether a packet that the end cuts off has a body whose LEN agrees with the header."""
     if len(data) - pos < _WORD_LEN:
         return False
     at = pos + form_at(data, pos, len(data)).header_len

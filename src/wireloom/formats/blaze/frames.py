@@ -1,7 +1,7 @@
 """Bytes → frames: where a Blaze packet ends, from a table derived from the declarations (SPEC §2).
 
-A stream that is recorded is cut by `wireloom.framing.Scanner` with `RULES`, which finds its way
-back in after damage. A live connection is cut by `wireloom.framing.Splitter` with the same rules.
+`wireloom.framing.Scanner` cuts a recorded stream with `RULES` and resynchronises after damage.
+`wireloom.framing.Splitter` cuts a live connection with the same rules.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Form:
         self.fields: dict[str, tuple[int, int, int]] = {}
         """Every field of the header: byte offset of its word, lowest bit, mask."""
         self.pktlen_at = 0
-        """Offset of PKTLEN, which tells the packet's length; 0 when the header is all there is."""
+        """Offset of PKTLEN, which gives the packet's length; 0 if the packet is only a header."""
         offset = 0
         for word in codec.forms[words]:
             if isinstance(word, Word):
@@ -53,7 +53,7 @@ _VERSION_SHIFT = 10
 
 
 def _starts() -> re.Pattern[bytes]:
-    """A header in this version without unused bits, or the beginning of one at the end of data."""
+    """A header of this version without unused bits, or the start of one at the end of the data."""
     heads = [(VERSION << _VERSION_SHIFT | key).to_bytes(2, "big") for key in FORMS]
     branches = []
     for first in sorted({head[0] for head in heads}):
@@ -69,7 +69,7 @@ def form_at(data: bytes | bytearray, pos: int, end: int) -> Form:
     """The form of the packet whose header starts at `pos`.
 
     Raises:
-        TruncatedError: fewer than 4 bytes are there.
+        TruncatedError: there are fewer than 4 bytes.
         InvalidFieldError: type, header length or version are not legal.
     """
     if end - pos < WORD_LEN:
@@ -97,7 +97,7 @@ def measure(data: bytes | bytearray, pos: int, end: int) -> int:
     """Bytes of the packet whose header starts at `pos`.
 
     Raises:
-        TruncatedError: the header is not there up to PKTLEN.
+        TruncatedError: the header ends before PKTLEN.
         InvalidFieldError: it is not a header.
     """
     form = form_at(data, pos, end)
@@ -117,7 +117,7 @@ def measure(data: bytes | bytearray, pos: int, end: int) -> int:
 def frame_end(data: bytes, pos: int, max_frame: int) -> int:
     """Where the packet at `pos` ends; 0 when it is not complete, not legal or too large.
 
-    `measure` tells which, and costs more.
+    `measure` says which, and costs more.
     """
     end = len(data)
     if end - pos < WORD_LEN:
@@ -129,7 +129,7 @@ def frame_end(data: bytes, pos: int, max_frame: int) -> int:
     size = form.header_len
     if form.pktlen_at:
         at = pos + form.pktlen_at
-        # Bytes that are not there make it smaller than the header.
+        # Missing bytes make it smaller than the header.
         size = int.from_bytes(data[at : at + WORD_LEN], "big")
         if size < form.header_len:
             return 0
@@ -157,10 +157,10 @@ def header_fields(data: Buffer) -> dict[str, int]:
 
 
 class Rules:
-    """What `wireloom.framing.Scanner` must know of Blaze."""
+    """What `wireloom.framing.Scanner` must know about Blaze."""
 
-    # The first word has few legal values, but they would not do: both lengths that must agree stand
-    # in front, and go on agreeing in a packet that has lost bytes and runs into the next one.
+    # The first word has few legal values, but they are no proof: both lengths that must agree come
+    # first, and still agree in a packet that has lost bytes and runs into the next one.
     has_magic = False
 
     def measure(self, data: bytes | bytearray, pos: int, end: int) -> int:

@@ -81,7 +81,7 @@ class Model:
         put(self, "_cache", {})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What is derived may hold functions that do not pickle.
+        # Derived data may hold functions that do not pickle.
         return Model, (self.name, self.version, self.entities, self.defines, self.first_index)
 
     @property
@@ -131,10 +131,10 @@ def _replay(model: Model) -> None:
 
 
 def check_namespace(namespace: Sequence[str]) -> None:
-    """See that a namespace can be written.
+    """Check that a namespace can be written.
 
     Raises:
-        SourceError: it is nested too deeply, or a part of it is no text.
+        SourceError: it is nested too deeply, or a part of it is not text.
     """
     if len(namespace) > MAX_NAMESPACES:
         raise SourceError(f"namespaces are nested deeper than {MAX_NAMESPACES}")
@@ -143,7 +143,7 @@ def check_namespace(namespace: Sequence[str]) -> None:
 
 
 def _check_text(what: str, text: str) -> None:
-    # Texts stand in quotes on one line in a .blz file, which has no escapes.
+    # Texts are in quotes on one line of a .blz file, which has no escapes.
     if not isinstance(text, str) or '"' in text or not text.isprintable():
         raise SourceError(f"{what} must be printable text without quotes, not {text!r}")
 
@@ -370,7 +370,7 @@ class ModelBuilder:
         return Model(self.name, self.version, entities, tuple(self._defines.values()), first_index)
 
     def check_member(self, owner: str, name: str, taken: Mapping[str, object]) -> None:
-        """See that a name is free inside its enum or class, and among the declarations.
+        """Check that a name is free inside its enum or class, and among the declarations.
 
         Raises:
             SourceError: it is not.

@@ -86,7 +86,7 @@ class NClassValue(_Frozen[str]):
 
     layout: ClassLayout
     encoding: Encoding
-    """What it was decoded from, and is written in unless told otherwise. Not compared."""
+    """The encoding it was decoded from, and is written in by default. Not compared."""
 
     def __init__(self, layout: ClassLayout, items: dict[str, Value], encoding: Encoding) -> None:
         super().__init__(items)
@@ -121,7 +121,7 @@ class NClassValue(_Frozen[str]):
         """The present fields as JSON; `new_value` takes it back.
 
         Arrays are objects with the indexes as keys, enums are names where there is one, text that
-        is not UTF-8 stands in hex under the field's name and ``_hex``.
+        is not UTF-8 is in hex under the field's name plus ``_hex``.
         """
         out: Json = {}
         for name, value in self._items.items():
@@ -189,7 +189,7 @@ def _is_utf8(text: str) -> bool:
 
 
 class Slot:
-    """A field, ready for the walkers: how its bytes become a value and the other way round."""
+    """A field, ready for the walkers: how its bytes become a value and vice versa."""
 
     __slots__ = (
         "decl",
@@ -208,20 +208,20 @@ class Slot:
 
     decl: FieldDecl
     place: int
-    """In its class, from 0."""
+    """Position in its class, from 0."""
     width: int
     """Bytes of a scalar or array element; 0 for text and objects, which tell their length."""
     read: Callable[[bytes, int], Value]
-    """The scalar or element at an offset, where `width` bytes are."""
+    """The scalar or element at an offset, where `width` bytes are available."""
     pack: Callable[[Any], bytes]
-    """The bytes of a scalar or element; raises what it likes."""
+    """The bytes of a scalar or element; may raise anything."""
     names: Mapping[str, float] | None
     """Numbers that may be given by name."""
     labels: Mapping[int, str]
     """Names of an enum's numbers."""
     enum: EnumDecl | None
     layout: ClassLayout | None
-    """Of a field or element that is an object."""
+    """The layout of a field or element that is an object."""
 
     def __init__(self, model: Model, decl: FieldDecl, place: int, taken: Set[str]) -> None:
         entity = model.entity(decl.type)
@@ -239,7 +239,7 @@ class Slot:
         self.labels = {}
         if self.enum is not None:
             self.names = {member.name: member.value for member in self.enum.members}
-            # From the last to the first: of members with one value, the first gives its name.
+            # From last to first: of several members with one value, the first gives its name.
             self.labels = {member.value: member.name for member in reversed(self.enum.members)}
         self.hex_name = f"{decl.name}_hex"
         while self.hex_name in taken:
@@ -262,7 +262,7 @@ class Slot:
         """The bytes of a string.
 
         Raises:
-            EncodeError: it is no text, or longer than declared.
+            EncodeError: it is not text, or longer than declared.
         """
         try:
             raw = value if isinstance(value, bytes) else bytes_of(str.__str__(value))
@@ -325,7 +325,7 @@ class Slot:
 
 
 def _elements(given: Any) -> Iterator[tuple[Any, Any]]:
-    """Pairs of index and element: from a mapping, or from a sequence where None is absent."""
+    """Pairs of index and element: from a mapping, or from a sequence in which None is absent."""
     if isinstance(given, Mapping):
         yield from given.items()
     elif isinstance(given, Sequence) and not isinstance(given, str):
@@ -411,7 +411,7 @@ def _full_size(slot: Slot) -> int:
 
 
 def layout_of(model: Model, name: str) -> ClassLayout:
-    """The class of that name, ready for the walkers; made once for each model.
+    """The class of that name, ready for the walkers; made once per model.
 
     Raises:
         KeyError: the model has no such class.

@@ -1,4 +1,4 @@
-"""Objects of classes that are made from a model: fields that are checked, and their bytes.
+"""Objects of classes made from a model: checked fields, and their bytes.
 
 `wireloom.formats.blaze.classes` makes the classes.
 """
@@ -42,7 +42,7 @@ _RANGES = {
 
 
 class ModelObject:
-    """An object of a model's class: its fields are attributes, all of them always there.
+    """An object of a model's class: its fields are attributes, and all of them always exist.
 
     What is set is checked against the type in the model. Elements of arrays and fields of inner
     objects can be changed in place, too; lists are checked when the object is encoded.
@@ -70,7 +70,7 @@ class ModelObject:
         if fields:
             raise TypeError(f"{type(self).__name__} has no field {next(iter(fields))!r}")
 
-    if not TYPE_CHECKING:  # a class with __setattr__ has any attribute, to a type checker
+    if not TYPE_CHECKING:  # to a type checker, a class with __setattr__ has any attribute
 
         def __setattr__(self, name: str, value: Any) -> None:
             field = self._by_attribute.get(name)
@@ -85,7 +85,7 @@ class ModelObject:
 
     @classmethod
     def zero(cls) -> Self:
-        """The object whose fields are all zero; ``Class()`` is the same, and slower."""
+        """The object whose fields are all zero; the same as ``Class()``, but faster."""
         made = cls.__new__(cls)
         for field in cls._fields:
             field.put(made, field.zero())
@@ -93,7 +93,7 @@ class ModelObject:
 
     @classmethod
     def from_value(cls, value: NClassValue) -> Self:
-        """The object that was decoded; what is absent is zero.
+        """The object for a decoded value; absent fields are zero.
 
         Raises:
             EncodeError: it is of another class.
@@ -115,8 +115,8 @@ class ModelObject:
         """The object for the codec: what is not zero, or exactly the fields that are named.
 
         Args:
-            encoding: it is meant for.
-            fields: names of fields; those of the primary key are always among them.
+            encoding: the encoding that it is meant for.
+            fields: names of fields; those of the primary key are always included.
 
         Raises:
             EncodeError: there is no such field, or an element of a list is not of its type.
@@ -267,7 +267,7 @@ class Field:
         return self.slot.is_array and self.slot.decl.type == "byte"
 
     def zero(self) -> Any:
-        """What an object has that was not told otherwise."""
+        """The value of the field in a new object."""
         slot = self.slot
         if slot.is_array:
             if self._is_bytes:
@@ -337,7 +337,7 @@ class Field:
         return bytes(made) if self._is_bytes else made
 
     def read(self, value: Value) -> Any:
-        """The value that was decoded, as it is kept."""
+        """A decoded value as it is kept."""
         if isinstance(value, Sparse):
             made: Any = bytearray(self.zero()) if self._is_bytes else self.zero()
             for index, item in value.items():
@@ -372,7 +372,7 @@ class Field:
         return int(value) if isinstance(value, IntEnum) else cast("Value", value)
 
     def _elements(self, value: Any) -> Iterator[tuple[int, Any]]:
-        """Index and element of a list, which is checked here: it may have been changed in place."""
+        """Index and element of a list, checked here because it may have been changed in place."""
         if self._is_bytes:
             yield from enumerate(value)
             return
@@ -429,7 +429,7 @@ class Field:
         pack, count, inner = self.slot.pack, self.slot.decl.count, self.inner
 
         def write_item(item: Any) -> bytes:
-            # Elements can be changed in place, so that each is checked here.
+            # Elements can be changed in place, so each is checked here.
             if inner is not None:
                 if type(item) is not inner:
                     item = self._check_item(item)
@@ -470,7 +470,7 @@ _ENUM_OWN = frozenset({"mro", "name", "value"} | set(dir(int)))
 
 
 def attribute_name(name: str) -> str:
-    """The attribute of a field: an underscore behind it where the name is not free in Python."""
+    """The attribute of a field, with a trailing underscore where Python reserves the name."""
     if keyword.iskeyword(name) or name in _OWN or (name.startswith("__") and name.endswith("__")):
         return name + "_"
     return name

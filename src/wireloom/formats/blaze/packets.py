@@ -133,9 +133,9 @@ class BlazePacket(Packet):
     def to_dict(self) -> Json:
         """The packet as a JSON object: enums by name, bytes in hex; what is absent is left out.
 
-        `nclass` is there to be read only: the way back takes `body`.
+        `nclass` is for reading only: `from_dict` uses `body`.
         """
-        # A dataclass with slots is another class than the one this text makes: no bare super().
+        # A dataclass with slots is not the class that this source defines: no bare super().
         out = super(BlazePacket, self).to_dict()
         if self.dialect == dialects.DOCUMENT:
             del out["dialect"]
@@ -145,10 +145,10 @@ class BlazePacket(Packet):
 
     @classmethod
     def from_dict(cls, d: Json) -> Self:
-        """The packet that `to_dict` described. `nclass` is not looked at, `body` is.
+        """The packet that `to_dict` described. `nclass` is ignored, `body` counts.
 
         Raises:
-            EncodeError: a name is unknown, missing, or its value is not of the right kind.
+            EncodeError: a name is unknown or missing, or its value is not of the right kind.
         """
         name = d.get("dialect", dialects.DOCUMENT)
         if not isinstance(name, str) or name not in dialects.DIALECTS:

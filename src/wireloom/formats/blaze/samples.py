@@ -1,4 +1,4 @@
-"""One packet of each of the 23 forms: an object of a class POINT (x, y, label) is sent about."""
+"""One packet of each of the 23 forms; their bodies are objects of a class POINT (x, y, label)."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _packets() -> tuple[BlazePacket, ...]:
 def samples() -> Mapping[str, bytes]:
     """A canonical packet of each form, by the packet's name and its header words: ``TXRQST/9``."""
     frames = [(packet.name, packet.encode()) for packet in _packets()]
-    # HDRLEN stands in bits 22..25 of the first word.
+    # HDRLEN is in bits 22..25 of the first word.
     return MappingProxyType(
         {f"{name}/{int.from_bytes(data[:2], 'big') >> 6 & 0xF}": data for name, data in frames}
     )

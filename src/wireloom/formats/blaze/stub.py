@@ -19,7 +19,7 @@ _PYTHON = {"bool": "bool", "float_32": "float", "float_64": "float", "ascii": "s
 
 
 def stub_of(model: Model, source: str = "") -> str:
-    """The text of a stub: what `wireloom.formats.blaze.classes` makes of the model.
+    """The text of a stub for the classes that `wireloom.formats.blaze.classes` makes.
 
     Args:
         model: the classes and enums.

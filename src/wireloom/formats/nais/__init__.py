@@ -97,12 +97,12 @@ class Nais(Format):
     def decode(self, data: bytes, *, limits: Limits, strict: bool, **options: Any) -> NaisPacket:
         """The packet at the start of `data`; bytes after it are ignored unless `strict`.
 
-        A payload that is no protobuf message is no error, unless `strict`: `message` is None then,
-        and `message_error` says why.
+        A payload that is not a protobuf message is not an error, unless `strict`: then `message` is
+        None, and `message_error` says why.
 
         Raises:
             DecodeError: the bytes are not a frame.
-            OptionError: an option has a value that is not usable.
+            OptionError: an option has an unusable value.
             SourceError: a schema file is wrong.
         """
         rules = rules_from(limits, strict, options)
@@ -114,7 +114,7 @@ class Nais(Format):
         """A decoder for one stream of frames and text.
 
         Raises:
-            OptionError: an option has a value that is not usable.
+            OptionError: an option has an unusable value.
         """
         return decoder_from(limits, strict, offset, options)
 
@@ -128,7 +128,7 @@ class Nais(Format):
         packet = read_packet(data)
         if packet.message is not None:
             return 95 if packet.type < FIRST_CUSTOM else 60
-        # Two bytes of magic are weak proof; that nothing is left over makes up for the payload.
+        # Two bytes of magic are weak proof; that no bytes are left over makes up for it.
         return 60 if packet.type and size == len(data) else 0
 
     def from_dict(self, d: Json, *, types: TypeRegistry = BUILT_IN) -> NaisPacket:
@@ -148,7 +148,7 @@ class Nais(Format):
         """The field tree of the frame at the start of `data`, with the fields of its message.
 
         Raises:
-            OptionError: an option has a value that is not usable.
+            OptionError: an option has an unusable value.
             SourceError: a schema file is wrong.
         """
         rules = rules_from(limits, strict, options)

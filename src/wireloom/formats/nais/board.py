@@ -21,7 +21,7 @@ _REMEMBERED = 64
 """Answers kept for requests that come again."""
 _DONE = {CommandId.REBOOT, CommandId.TOGGLE_WIFI_MODE, CommandId.FACTORY_RESET}
 _SETTINGS = {NaisType.PROFILE, NaisType.CONFIG, NaisType.SECRET}
-"""Have no `seq`."""
+"""Types that have no `seq`."""
 
 Handler = Callable[[Json], int]
 """Carries out a custom command: its message in JSON form → the status of the Ack."""
@@ -34,7 +34,7 @@ class Leds:
         self.lit = 0
 
     def __call__(self, command: Json) -> int:
-        """Switch those in the mask; the status is what is lit then. Without ivals: only read."""
+        """Switch the LEDs in the mask; the status is what is lit then. Without ivals: only read."""
         ivals: list[int] = command.get("ivals", [])
         mask, values, *_ = [*ivals, 0, 0]
         self.lit = (self.lit & ~mask | values & mask) & 7
@@ -42,10 +42,10 @@ class Leds:
 
 
 class BoardSession(LineSession):
-    """Does what a board does: takes its settings, carries out commands, acknowledges.
+    """Does what a board does: accepts settings, carries out commands, acknowledges.
 
-    Each request is also given out as `PacketReceived`, once: one that comes again from the same
-    session with the same `seq` is answered as before and not carried out again.
+    Each request is also reported as `PacketReceived`, once: a repetition from the same session with
+    the same `seq` gets the same answer and is not carried out again.
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class BoardSession(LineSession):
         """A board on a new connection.
 
         Args:
-            handlers: custom TYPE → what carries it out. Without any: the LEDs.
-            config: what it tells when asked for its Config, until it is given another.
-            line: what may come in, and what the far end can take.
+            handlers: custom TYPE → what carries it out; the LEDs by default.
+            config: what it answers when asked for its Config, until it is given another.
+            line: what may come in, and what the far end can accept.
             types: the schemas of custom types.
         """
         super().__init__(line, types)
@@ -79,7 +79,7 @@ class BoardSession(LineSession):
         fvals: Iterable[float] = (),
         ivals: Iterable[int] = (),
     ) -> None:
-        """Report something to all.
+        """Send an Event to everyone.
 
         Raises:
             EncodeError: a value does not fit.
@@ -89,7 +89,7 @@ class BoardSession(LineSession):
         self.send_packet(NaisPacket.from_message(NaisType.EVENT, {"id": id, **values}))
 
     def send_raw(self, data: bytes) -> None:
-        """Send any bytes: a fault, on purpose.
+        """Send any bytes, to simulate a fault.
 
         Raises:
             StateError: the session is over.
@@ -123,7 +123,7 @@ class BoardSession(LineSession):
         return events
 
     def _carry_out(self, packet: NaisPacket, message: Json, events: list[LineEvent]) -> int:
-        """Do what a packet asks for: the status."""
+        """Do what a packet asks for; returns the status."""
         if packet.type == NaisType.PROFILE:
             self.profile = message
         elif packet.type == NaisType.CONFIG:
@@ -142,7 +142,7 @@ class BoardSession(LineSession):
                     raise ValueError(f"{status} is no status")
                 return status
             except Exception as error:
-                # A user's function: whatever it throws is its failure, not the board's end.
+                # A user's function: whatever it raises is its failure and must not stop the board.
                 events.append(ProblemFound("handler", f"{error.__class__.__name__}: {error}"))
                 return UNKNOWN
         return 0

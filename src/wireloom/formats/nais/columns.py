@@ -23,7 +23,7 @@ __all__ = ["COLUMNS", "NaisColumns"]
 
 _MAX_LENGTH = (1 << 31) - 1
 _TYPE_AT = 1
-"""Where the TYPE of a frame stands."""
+"""Offset of the TYPE in a frame."""
 _LINE_REASONS = {
     naisscan.BAD_END: ("bad_end", "sync_end"),
     naisscan.CUT_LINE: ("truncated", ""),
@@ -56,7 +56,7 @@ class NaisColumns(Columns):
         )
 
     def is_fresh(self, scan: Any) -> bool:
-        """Whether the scanner has left behind what looked like a frame."""
+        """Whether the scanner is past the extent of what looked like a frame."""
         return bool(scan.junk_end <= scan.pos)
 
     def why(self, framer: Any, data: memoryview, kind: int, pos: int) -> DecodeError | None:

@@ -1,4 +1,4 @@
-"""What a junction counts, and what it says of its sessions and of records that it dropped."""
+"""What a junction counts, and what it reports about its sessions and dropped records."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ _PASSED = ("frames_in", "texts_in", "frames_out", "texts_out", "stored")
 
 @dataclass(slots=True)
 class Counters:
-    """What came, what went, and all that did not; each only ever grows."""
+    """Records received, sent and dropped; each counter only ever grows."""
 
     frames_in: int = 0
     texts_in: int = 0
     frames_out: int = 0
-    """Copies put into the queue of a session; so for texts."""
+    """Copies put into the queue of a session; the same for texts."""
     texts_out: int = 0
     stored: int = 0
-    """Records put aside for a line without a session."""
+    """Records stored for a line without a session."""
     problems: int = 0
     """Pieces of a stream that are neither frame nor text; dropped."""
     type_zero: int = 0
     """Frames of TYPE 0; dropped."""
     bad_payload: int = 0
-    """Frames without the message that their TYPE asks for, on lines that look; dropped."""
+    """Frames without the message that their TYPE asks for, on lines that validate; dropped."""
     unrouted: int = 0
     """Records from a line without a route; dropped."""
     undeliverable: int = 0
     """Frames to a session that is on none of the peer lines; dropped."""
     filtered: int = 0
-    """Records that a route or line does not let pass, once for each such line."""
+    """Records that a route or line does not let pass, counted once per such line."""
     discarded: int = 0
     """Records for which a transform gave nothing."""
     transform_errors: int = 0
     """Records on which a transform failed; dropped."""
     wrong_size: int = 0
-    """Frames too large or too small for the line they were to go to; dropped there."""
+    """Frames too large or too small for their target line; dropped there."""
     no_session: int = 0
     """Records for a line that has no session any more; dropped there."""
     overflow: int = 0
@@ -47,7 +47,7 @@ class Counters:
     lost_on_close: int = 0
     """Records that waited for a session when it went."""
     refused: int = 0
-    """Connections for which there was no id, or that were more than their line takes."""
+    """Connections for which there was no id, or that exceeded the limit of their line."""
     no_virtual_id: int = 0
     """Frames of a peer behind a trunk for which there was no id; dropped."""
 
@@ -56,7 +56,7 @@ class Counters:
         return {name: getattr(self, name) for name in _NAMES}
 
     def add(self, other: Counters) -> None:
-        """Add what another one has counted."""
+        """Add the counts of another."""
         for name in _NAMES:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -68,7 +68,7 @@ DROPS = tuple(name for name in _NAMES if name not in (*_PASSED, "refused"))
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A record was not delivered, or not to one line: what a log would say."""
+    """A record was not delivered at all, or not to one line; for logs."""
 
     reason: str
     """Name of the counter that counted it."""
@@ -91,6 +91,6 @@ class SessionInfo:
     queued: int = 0
     """Bytes that wait for it."""
     via: int = 0
-    """Session id of the trunk connection that it is behind; 0 for none."""
+    """Session id of the trunk connection that leads to it; 0 for none."""
     remote: int = 0
-    """Its id at the junction over there."""
+    """Its id at the far junction."""

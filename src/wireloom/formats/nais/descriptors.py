@@ -1,4 +1,4 @@
-"""Descriptor sets → message schemas, and what can be told from a schema about its messages."""
+"""Descriptor sets → message schemas, and what a schema says about its messages."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _REDACTED = "***"
 def build(data: bytes, name: str) -> dict[str, Descriptor]:
     """The messages of a serialized FileDescriptorSet, by full name, in a pool of their own.
 
-    The well-known types can be imported, but are none of the messages: most of them are a number
+    The well-known types can be imported, but are not among the messages: most of them are a number
     or a text in JSON, not an object.
 
     Raises:
-        SourceError: it is no such set, or imports of it are missing.
+        SourceError: it is not such a set, or its imports are missing.
     """
     try:
         files = {file.name: file for file in FileDescriptorSet.FromString(data).file}
@@ -122,8 +122,8 @@ def field_table(schema: Descriptor) -> list[tuple[str, str, str, str]]:
 def not_text(message: Message) -> str | None:
     """The first string field that is not UTF-8, if there is one.
 
-    The library lets such strings of proto2 pass, hands them out as bytes, and would write the
-    Python form of those into JSON.
+    The library lets such strings of proto2 pass, returns them as bytes, and would write the Python
+    form of those into JSON.
     """
     for field, value in message.ListFields():
         for name, of, items in _contents(field, value):
@@ -161,7 +161,7 @@ def _redact_field(field: FieldDescriptor, content: Any) -> Any:
 
 
 def round_floats(schema: Descriptor, value: Mapping[str, Any]) -> Json:
-    """A copy of a message's JSON form that the library will read where it wrote it.
+    """A copy of a message's JSON form that the library, which wrote it, can also read.
 
     It writes the largest float as 3.4028235e+38, which is the shortest text that rounds to it, and
     then refuses that text as too large.
@@ -181,7 +181,7 @@ def _round(item: Any) -> Any:
     try:
         return struct.unpack("<f", struct.pack("<f", item))[0]
     except OverflowError:
-        return item  # too large indeed, as the library will say
+        return item  # really too large, as the library will say
 
 
 def _rewrite(

@@ -1,8 +1,8 @@
 """The fields of a protobuf message as byte ranges, with the names that its schema gives them.
 
-The protobuf library says what a message means but not where its fields lie. This walker knows the
-wire form only (tags, varints, lengths, groups), takes names and types from a descriptor where there
-is one, and goes on as far as the bytes allow.
+The protobuf library says what a message means but not where its fields are. This walker knows only
+the wire form (tags, varints, lengths, groups), takes names and types from a descriptor if there is
+one, and continues as far as the bytes allow.
 
 It keeps its own stack, and looks at each byte once: groups have no length, and finding the end of
 each before stepping into it would cost a hostile payload's size once for every level of nesting.
@@ -55,7 +55,7 @@ class Field(NamedTuple):
     body: int
     """Where the content starts."""
     stop: int
-    """Where the content ends; the start of a group does not know."""
+    """Where the content ends; not known at the start of a group."""
     value: int
     """The number, for a varint."""
     schema: FieldDescriptor | None
@@ -98,7 +98,7 @@ def read_varint(data: bytes, pos: int, end: int) -> tuple[int, int]:
     Raises:
         DecodeError: it is cut short, or longer than a 64-bit number can be.
     """
-    if pos < end and data[pos] < 0x80:  # which most are
+    if pos < end and data[pos] < 0x80:  # as most numbers are
         return data[pos], pos + 1
     reader = Reader(data, pos, end)
     return reader.read_varint(_MAX_VARINT) & (1 << 64) - 1, reader.pos
@@ -110,10 +110,10 @@ def walk(
     """The fields of the message in ``data[pos:end]``, and of the messages and groups inside.
 
     A field with a message comes as ``enter``, then its fields, then ``leave``; at `max_depth` it
-    comes as ``too_deep``, and what is inside is passed over.
+    comes as ``too_deep``, and its content is skipped.
 
     Raises:
-        DecodeError: the bytes at its offset are no field.
+        DecodeError: the bytes at its offset are not a field.
     """
     level = _Level(end, None, descriptor, {})
     above: list[_Level] = []
@@ -148,7 +148,7 @@ def walk(
 
 
 def _read(data: bytes, pos: int, end: int, group: int) -> Field:
-    """The field at `pos`; of a group only its tag, and only in `group` the tag that ends it."""
+    """The field at `pos`; for a group only its tag, and the end tag only inside `group`."""
     tag, body = read_varint(data, pos, end)
     number, wire = tag >> 3, tag & 7
     value, stop = 0, body
@@ -230,6 +230,6 @@ def byte_fields(
 
 
 def _is_bytes(found: Field) -> bool:
-    # Packed numbers have the same form, but are no bytes in their own right.
+    # Packed numbers have the same form, but are not a byte string.
     has_type = found.schema is None or found.schema.type in (_Type.STRING, _Type.BYTES)
     return found.wire == Wire.BYTES and has_type

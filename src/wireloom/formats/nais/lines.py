@@ -1,4 +1,4 @@
-"""What a junction knows of its lines and routes, and the bounded queues between them (SPEC §6)."""
+"""A junction's lines and routes, and the bounded queues between them (SPEC §6)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 BOARD_TYPES = frozenset(
     {NaisType.PROFILE, NaisType.CONFIG, NaisType.SECRET, NaisType.COMMAND}
 ) | frozenset(range(FIRST_CUSTOM, 256))
-"""What may be sent to a board: firmware takes an Ack or an Event for a command (SPEC, E21)."""
+"""What may be sent to a board: firmware mistakes an Ack or an Event for a command (SPEC, E21)."""
 
 MAX_QUEUE_RECORDS = 65_536
 """Records that wait for a slow session: many more than one read of 64 KiB can bring."""
@@ -37,13 +37,13 @@ MAX_QUEUE_BYTES = 4 << 20
 MAX_STORED = 256
 """Records that wait for the first session of a line (SPEC, E24)."""
 MAX_AGE_S = 30.0
-"""A record that is older is of no use to who asks for it, and the ids in it may have been freed."""
+"""An older record is of no use to its receiver, and the ids in it may have been freed."""
 MAX_VIRTUAL = 64
 """Peers behind one trunk connection: a quarter of all ids, so that two trunks leave room."""
 
 BOARD_RULES = LineRules(max_payload=4096)
 """What may come from a board: known firmware sends 248 bytes at most. On a line that is never idle,
-garbage that says a megabyte follows would hold up all that does follow."""
+garbage that announces a megabyte would hold up everything after it."""
 SERIAL_BOARD_PAYLOAD = 127
 TCP_BOARD_PAYLOAD = 248
 _MQTT_BUFFER = 256
@@ -53,21 +53,21 @@ _MQTT_OVERHEAD = 3 + 2 + 2
 T = TypeVar("T")
 
 Transform = Callable[[Frame | Text], bytes | None]
-"""Makes another record of one: a whole frame, or else text. None discards it."""
+"""Turns a record into another: a whole frame, or else text. None discards it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """What a route lets pass in one direction, and what it makes of it."""
+    """What a route lets pass in one direction, and how it transforms it."""
 
     types: frozenset[int] | None = None
     """Only frames of these TYPEs pass; None: all."""
     blocked: frozenset[int] = frozenset()
-    """Frames of these TYPEs do not."""
+    """Frames of these TYPEs do not pass."""
     has_text: bool = True
     """Whether text passes."""
     is_open: bool = True
-    """Whether anything does."""
+    """Whether anything passes."""
     transform: Transform | None = None
 
     @property
@@ -76,7 +76,7 @@ class Direction:
         return self.types is None and not self.blocked and self.has_text and self.is_open
 
     def passes(self, type: int | None) -> bool:
-        """Whether a frame of this TYPE passes; None asks for text."""
+        """Whether a frame of this TYPE passes; None stands for text."""
         if not self.is_open:
             return False
         if type is None:
@@ -101,32 +101,32 @@ class LineOptions:
     """TYPEs that may be sent to this line; None: all."""
     min_send_payload: int = 0
     max_send_payload: int = MAX_PAYLOAD
-    """Payload bytes that the far end can take."""
+    """Payload bytes that the far end can accept."""
     max_queue_records: int = MAX_QUEUE_RECORDS
     max_queue_bytes: int = MAX_QUEUE_BYTES
-    """How much may wait for one session; the oldest goes first."""
+    """How much may wait for one session; the oldest is dropped first."""
     max_stored: int = MAX_STORED
-    """How many records may wait for a line without a session; the oldest goes first."""
+    """How many records may wait for a line without a session; the oldest is dropped first."""
     max_age_s: float = MAX_AGE_S
     """Records that waited longer are dropped, in both queues."""
     keeps_when_empty: bool = False
-    """Whether records wait as well when the line had a session before."""
+    """Whether records also wait if the line has had a session before."""
     max_sessions: int = MAX_SESSIONS
     """Connections at the same time; more are refused."""
     max_ids: int = MAX_SESSIONS
-    """Ids in use or at rest (SPEC §6.2); a connection beyond is refused."""
+    """Ids in use or on hold (SPEC §6.2); further connections are refused."""
     max_virtual: int = MAX_VIRTUAL
-    """Ids for the peers behind one trunk connection; the one that was silent longest goes first."""
+    """Ids for the peers behind one trunk connection; the one silent longest is dropped first."""
     validates: bool = False
     """Whether frames that come in must hold the message that their TYPE asks for."""
     notify_undeliverable: Literal["", "text", "ack"] = ""
-    """How a sender on this line hears that its addressee does not exist (SPEC, E12)."""
+    """How a sender on this line is told that its addressee does not exist (SPEC, E12)."""
     is_broadcast: bool = False
-    """Whether every session gets what is for one of them: old pages count on it (SPEC, E13)."""
+    """Whether every session gets what is addressed to one: old pages rely on it (SPEC, E13)."""
     incoming: Transform | None = None
-    """Makes the record of what came in, before anything else looks at it: JSON → frame."""
+    """Transforms incoming data into a record before anything else: JSON → frame."""
     outgoing: Transform | None = None
-    """Makes what goes out of the record, after everything else: frame → JSON."""
+    """Transforms a record into outgoing data after everything else: frame → JSON."""
 
     def __post_init__(self) -> None:
         least = {"max_text": 1, "max_queue_records": 1, "max_queue_bytes": 1, "max_virtual": 1}
@@ -147,7 +147,7 @@ def board_line(kind: Literal["serial", "tcp", "mqtt"], topic: str = "") -> LineO
 
     Args:
         kind: how the board is connected.
-        topic: that the board listens to, for ``mqtt``.
+        topic: the topic that the board listens to, for ``mqtt``.
 
     Raises:
         OptionError: no such kind, or a topic that leaves no room.
@@ -208,13 +208,13 @@ class Queue(Generic[T]):
         return self._waiting[0][0] if self._waiting else None
 
     def put(self, item: T, size: int, now: float) -> int:
-        """Add one; gives how many had to go for it, itself included if it is too large."""
+        """Add one; returns how many were dropped for it, itself included if it is too large."""
         self._waiting.append((now + self._max_age_s, size, item))
         self.size += size
         return self._shrink()
 
     def put_all(self, items: list[tuple[float, int, T]], size: int) -> int:
-        """Add several, each with the time when it is too old and its size; `size` is their sum."""
+        """Add several, each with its expiry time and its size; `size` is their sum."""
         self._waiting.extend(items)
         self.size += size
         return self._shrink()
@@ -227,7 +227,7 @@ class Queue(Generic[T]):
         return dropped
 
     def expire(self, now: float) -> int:
-        """Drop what is too old; gives how many that were."""
+        """Drop what is too old; returns how many were dropped."""
         dropped = 0
         while self._waiting and self._waiting[0][0] <= now + CLOCK_SLACK:
             self.size -= self._waiting.popleft()[1]
@@ -235,7 +235,7 @@ class Queue(Generic[T]):
         return dropped
 
     def take(self, most: int | None = None) -> list[T]:
-        """The oldest ones, out of the queue: all, or as many as fit `most` bytes, at least one."""
+        """Take the oldest out of the queue: all, or as many as fit `most` bytes, at least one."""
         if most is None or self.size <= most:
             taken = [item for _, _, item in self._waiting]
             self._waiting.clear()

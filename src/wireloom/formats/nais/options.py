@@ -56,7 +56,7 @@ def rules_from(limits: Limits, strict: bool, options: _Options) -> LineRules:
     """What frames may look like.
 
     Raises:
-        OptionError: a value is not usable.
+        OptionError: a value is unusable.
     """
     if not options and not strict and limits.max_frame == DEFAULT_RULES.max_frame:
         return DEFAULT_RULES
@@ -72,7 +72,7 @@ def decoder_from(limits: Limits, strict: bool, offset: int, options: _Options) -
     """A decoder for one stream.
 
     Raises:
-        OptionError: a value is not usable.
+        OptionError: a value is unusable.
     """
     max_text = _number(options, "max_text", MAX_TEXT)
     return StreamDecoder(rules_from(limits, strict, options), max_text=max_text, offset=offset)
@@ -105,10 +105,10 @@ def _bindings(value: object) -> tuple[tuple[int, str], ...]:
 
 
 def types_from(options: _Options) -> TypeRegistry:
-    """The schemas that the options ask for; the same ones give the same registry.
+    """The schemas that the options name; the same options give the same registry.
 
     Raises:
-        OptionError: a value is not usable, or a message to bind does not exist.
+        OptionError: a value is unusable, or a message to bind does not exist.
         SourceError: a schema file is wrong.
     """
     if not options:
@@ -150,7 +150,7 @@ def _stamp(path: str) -> tuple[int, int]:
     return found.st_mtime_ns, found.st_size
 
 
-# A reader asks once for every frame; a handful of schemas is all that one program uses.
+# A reader asks once per frame; a program uses only a handful of schemas.
 @lru_cache(maxsize=16)
 def _load(
     proto: tuple[tuple[str, tuple[int, int]], ...],

@@ -75,7 +75,7 @@ class NaisPacket(Packet):
     """Reserved; kept as it came."""
     payload: bytes = b""
     types: TypeRegistry = field(default=BUILT_IN, compare=False)
-    """What the payload is read with; no part of the packet's value."""
+    """What the payload is read with; not part of the packet's value."""
     _reading: Reading | None = field(default=None, init=False, compare=False)
 
     @classmethod
@@ -131,8 +131,8 @@ class NaisPacket(Packet):
         else:
             raise EncodeError("payload or message is needed", path="payload")
         made = cls(**numbers, payload=payload, types=types)
-        # The payload counts. A message that was edited beside it must not be dropped in silence;
-        # one of a schema that is not known here cannot be compared.
+        # The payload counts. A message that was edited next to it must not be dropped silently; one
+        # whose schema is not known here cannot be compared.
         if message not in (None, made.message) and name in (None, made.message_name):
             raise EncodeError("payload and message differ; leave one of them out", path="message")
         return made
@@ -149,7 +149,7 @@ class NaisPacket(Packet):
 
     @property
     def message(self) -> Json | None:
-        """The message in protobuf's JSON form; None when `message_error` says why."""
+        """The message in protobuf's JSON form; if None, `message_error` says why."""
         return self.reading.value
 
     @property
@@ -176,11 +176,11 @@ class NaisPacket(Packet):
 
     @property
     def type_name(self) -> str:
-        """Name of the message bound to the TYPE; ``Custom`` or ``Reserved`` where none is."""
+        """Name of the message bound to the TYPE; ``Custom`` or ``Reserved`` if none is."""
         return _type_name(self.type, self.types)
 
     def flaw(self) -> tuple[str, str] | None:
-        """Refuse what LEN cannot say."""
+        """Refuse what LEN cannot express."""
         if len(self.payload) >> 7 * MAX_LEN_BYTES:
             return "payload", f"{len(self.payload)} bytes do not fit a LEN of {MAX_LEN_BYTES} bytes"
         return None
@@ -192,11 +192,11 @@ class NaisPacket(Packet):
         out["payload"] = self.payload.hex()
         if self.message is None:
             return out | {"message_error": self.message_error}
-        # A copy: who edits the object must not edit the packet.
+        # A copy: editing the object must not edit the packet.
         return out | {"message_name": self.message_name, "message": copy.deepcopy(self.message)}
 
     def payloads(self) -> Iterator[tuple[str, bytes]]:
-        """Strings and bytes of the message; the whole payload when it is no message."""
+        """Strings and bytes of the message; the whole payload if it is not a message."""
         schema = self.types.schema(self.type)
         if schema is None or self.message is None:
             if self.payload:
@@ -306,7 +306,7 @@ _set_type, _set_sline, _set_dline, _set_rsv, _set_payload, _set_types, _set_read
 
 
 def _quick_packet(data: bytes, size: int, types: TypeRegistry) -> NaisPacket:
-    """What the declared decoder makes of a frame, without its checks: they were made before."""
+    """What the declared decoder makes of a frame, without its checks, which were already made."""
     at = HEADER_LEN
     while data[at] >= 0x80:
         at += 1
@@ -322,7 +322,7 @@ def _quick_packet(data: bytes, size: int, types: TypeRegistry) -> NaisPacket:
 
 
 def _check(data: bytes, size: int, made: NaisPacket) -> None:
-    """Refuse what strict readers refuse and the declaration does not know of.
+    """Refuse what strict readers refuse and the declaration does not cover.
 
     Raises:
         InvalidFieldError: there is such a thing.
@@ -365,7 +365,7 @@ def outline_frame(
 def _outline_strict(
     root: Node, nodes: dict[str, Node], data: bytes, rules: LineRules, types: TypeRegistry
 ) -> None:
-    """Say what only a strict reader refuses: TYPE 0, a long LEN, bytes behind the frame."""
+    """Mark what only a strict reader refuses: TYPE 0, a long LEN, bytes after the frame."""
     try:
         read_packet(data, rules, strict=True, types=types)
     except DecodeError as error:
@@ -387,7 +387,7 @@ def _outline_payload(
         if node is not None and reading.name is not None:
             node.meaning = reading.name
         is_bound = is_bound or reading.name is not None
-    # Nothing says of a payload without a schema that it is a protobuf message at all.
+    # Without a schema, a payload need not be a protobuf message at all.
     if node is not None and is_bound:
         node.value = f"{node.length} bytes"
         add_fields(node, data, node.offset, node.end, types.schema(code), limits)

@@ -1,8 +1,8 @@
-"""Protobuf messages → the objects of their JSON form: quick, for schemas without special cases.
+"""Protobuf messages → the objects of their JSON form: fast, for schemas without special cases.
 
-`google.protobuf.json_format` asks the schema anew about every field of every message. What it would
-do is decided here once for each schema. Where it has rules of its own for a type (the well-known
-ones, maps, extensions, enum values with options), it is left to it.
+`google.protobuf.json_format` consults the schema about every field of every message. Here that is
+done once per schema. Types for which the library has special rules (the well-known ones, maps,
+extensions, enum values with options) are left to it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Convert = Callable[[Any], "Json"]
 """Gives the JSON form of a message; raises `NotText`."""
 
 _Fields = dict[int, tuple[str, Callable[[Any], Any]]]
-"""Name, and what makes JSON of the value, of each field by its number."""
+"""For each field by its number: its name, and what turns its value into JSON."""
 
 _SINGLE = struct.Struct("<f")
 _MOST_DIGITS = 9
-"""That always tell a 32-bit float."""
+"""Digits that always identify a 32-bit float."""
 
 
 class NotText(Exception):
@@ -52,7 +52,7 @@ def converter(schema: Descriptor) -> Convert | None:
 
 
 def _reachable(schema: Descriptor) -> Iterator[Descriptor]:
-    """A schema and all that are in it."""
+    """A schema and all schemas nested in it."""
     seen, todo = {schema.full_name}, [schema]
     while todo:
         current = todo.pop()
@@ -136,7 +136,7 @@ def _double(value: float) -> float | str:
 
 
 def _single(value: float) -> float | str:
-    # Both zeros are equal, and so would be one in the cache.
+    # Both zeros are equal, so the cache would confuse them.
     return _shortest(value) if value and math.isfinite(value) else _double(value)
 
 

@@ -67,7 +67,7 @@ def compile_text(text: str, name: str = "schema.proto", include: Iterable[Path] 
 
 def _compiler(path: Path) -> list[str]:
     if find_spec("grpc_tools") is not None:
-        # -P: a directory called grpc_tools where the program was started is not what is meant.
+        # -P: a directory called grpc_tools in the current one must not be imported.
         return [sys.executable, "-P", "-m", "grpc_tools.protoc"]
     if (found := shutil.which("protoc")) is not None:
         return [found]

@@ -1,4 +1,4 @@
-"""What a junction's router keeps of lines and sessions, and what it does to their bytes."""
+"""What a junction's router keeps about lines and sessions, and what it does to their bytes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FORMAT = "nais"
 _ONE_BYTE_LEN = 127
 """Largest payload whose LEN is one byte."""
 _OWN_RULES = LineRules(max_payload=(1 << 28) - 1, max_frame=1 << 30)
-"""What a transform gives is ours: only the receiving line limits it."""
+"""The output of a transform is our own: only the receiving line limits it."""
 
 
 class Session:
@@ -43,11 +43,11 @@ class Session:
         self.line = line
         self.since = self.heard = now
         self.decoder = StreamDecoder(options.rules, max_text=options.max_text)
-        self.offset = 0  # of the next message, on lines where one is a unit
+        self.offset = 0  # of the next message, on message lines
         self.queue: Queue[bytes] = Queue(
             options.max_queue_records, options.max_queue_bytes, options.max_age_s
         )
-        # The peers behind a trunk connection: their id there → their id here, silent ones first.
+        # The peers behind a trunk connection: remote id → id here, the one silent longest first.
         self.virtual: OrderedDict[int, int] = OrderedDict()
 
 
@@ -65,10 +65,10 @@ class Item:
     """A record on its way to a line."""
 
     data: bytes
-    """With the SLINE of its sender, if it is a frame."""
+    """The bytes, with the SLINE of its sender if it is a frame."""
     is_frame: bool
     dline: int
-    """Of the record before any transform: 0 for text."""
+    """DLINE of the record before any transform: 0 for text."""
     sender: int
 
 
@@ -82,18 +82,18 @@ class Line:
         self.sessions: dict[int, Session] = {}
         self.had_session = False
         self.is_plain: bool | None = None
-        """Whether all that comes in passes as it is; None: not known since routes changed."""
+        """Whether all that comes in passes unchanged; None: not known since routes changed."""
         self.plain_payload = 0
-        """Largest payload that then passes without a closer look."""
+        """Largest payload that then passes unchecked."""
         self.counters = Counters()
-        self.resting: deque[float] = deque()  # until when the ids of sessions that have gone rest
+        self.resting: deque[float] = deque()  # until when the ids of closed sessions are on hold
         self.store: Queue[Item] = Queue(
             options.max_stored, options.max_queue_bytes, options.max_age_s
         )
 
 
 def is_plain(line: Line) -> bool:
-    """Whether frames from this line go to all its peers unseen; says up to which size."""
+    """Whether frames from this line go to all its peers unchecked; sets up to which size."""
     own = line.options
     limits = [own.rules.max_payload, _ONE_BYTE_LEN]
     for peer, direction in line.peers:
@@ -109,7 +109,7 @@ def is_plain(line: Line) -> bool:
 
 
 def whole(source: Session, data: bytes) -> Record:
-    """The one record that a message is."""
+    """A message as one record."""
     if not data.startswith(bytes([SYNC_START])):
         return Text(_FORMAT, source.offset, data, data.endswith(b"\n"))
     try:
@@ -121,7 +121,7 @@ def whole(source: Session, data: bytes) -> Record:
 
 
 def record_of(data: bytes, offset: int) -> Frame | Text:
-    """The record that bytes of our own are: a frame if they are exactly one, else text."""
+    """Our own bytes as a record: a frame if they are exactly one, else text."""
     if is_one_frame(data):
         return Frame(_FORMAT, offset, data)
     return Text(_FORMAT, offset, data, data.endswith(b"\n"))
@@ -147,7 +147,7 @@ def payload_len(data: bytes) -> int:
 
 
 def stamped(data: bytes, sline: int) -> bytes:
-    """The frame with its sender's id, and LEN as short as can be (SPEC §1)."""
+    """The frame with its sender's id, and the shortest possible LEN (SPEC §1)."""
     length = data[HEADER_LEN : HEADER_LEN + 1]
     if length >= b"\x80":
         end = _len_end(data)

@@ -1,8 +1,8 @@
 """The junction's router: records from the sessions of one line to those of others (SPEC §6).
 
-No sockets and no clock: a shell says when a connection came, what it sent and when, asks for the
-bytes that go to each, and wakes the router at `next_timeout`. A record is delivered at most once to
-a session, and what is not delivered is counted under one of the names in `Counters`.
+No sockets and no clock: a shell reports connections, what they sent and when, asks for the bytes
+that go to each, and wakes the router at `next_timeout`. A record is delivered at most once to a
+session, and what is not delivered is counted under one of the names in `Counters`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["UNDELIVERABLE", "Counters", "Dropped", "Router", "SessionInfo"]
 
 _FORMAT = "nais"
 UNDELIVERABLE = -2
-"""Status of the Ack with which a junction tells that there is no such session (SPEC, E12)."""
+"""Status of the Ack by which a junction says that there is no such session (SPEC, E12)."""
 
 
 class Router:
@@ -46,8 +46,8 @@ class Router:
         """A junction without lines.
 
         Args:
-            hold_s: how long the id of a session that has gone is not used again.
-            types: what lines that validate read payloads with.
+            hold_s: how long the id of a closed session is not used again.
+            types: the schemas that validating lines read payloads with.
 
         Raises:
             OptionError: `hold_s` is negative.
@@ -68,7 +68,7 @@ class Router:
         """Add a line.
 
         Raises:
-            OptionError: there is one of that name.
+            OptionError: there is already one of that name.
         """
         if name in self._lines:
             raise OptionError(f"line {name!r} is there already")
@@ -80,8 +80,8 @@ class Router:
         """Connect two lines, both ways unless a direction is closed.
 
         Raises:
-            OptionError: no such line, the same line twice, or the two have a route: with another
-                one everything would arrive twice.
+            OptionError: no such line, the same line twice, or the two already have a route: with
+                another, everything would arrive twice.
         """
         first, second = self._line(a), self._line(b)
         if first is second:
@@ -93,7 +93,7 @@ class Router:
         first.is_plain = second.is_plain = None
 
     def remove_line(self, name: str) -> None:
-        """Take a line away, with its routes; what it stored is lost, and counted.
+        """Remove a line, with its routes; what it stored is lost, and counted.
 
         Raises:
             OptionError: no such line.
@@ -110,7 +110,7 @@ class Router:
         del self._lines[name]
 
     def clear_routes(self) -> None:
-        """Take all routes away, and leave lines and sessions as they are."""
+        """Remove all routes, and leave lines and sessions as they are."""
         for line in self._lines.values():
             line.peers = []
             line.is_plain = None
@@ -122,14 +122,14 @@ class Router:
 
     @property
     def counters(self) -> Counters:
-        """The sums of all lines, also of those that were taken away."""
+        """The sums over all lines, including those that were removed."""
         total = Counters()
         for counted in (self._removed, *(line.counters for line in self._lines.values())):
             total.add(counted)
         return total
 
     def line_counters(self, name: str) -> Counters:
-        """What a line has counted: records that came in, and those that were to go out, there.
+        """What a line has counted: records received there, and records to be sent there.
 
         Raises:
             OptionError: no such line.
@@ -150,7 +150,7 @@ class Router:
     # --- connections
 
     def connect(self, line: str, now: float) -> int:
-        """A connection came up on a line: the id of its session.
+        """A connection came up on a line; returns the id of its session.
 
         Raises:
             OptionError: no such line.
@@ -181,7 +181,7 @@ class Router:
         return number
 
     def disconnect(self, session: int, now: float) -> list[Dropped]:
-        """The connection has gone. What it had begun to send is ended, and its id rests.
+        """The connection has closed. Unfinished input is given up, and its id is put on hold.
 
         Raises:
             StateError: there is no such connection.
@@ -209,19 +209,19 @@ class Router:
             session: the connection.
             data: what it has sent.
             now: the time.
-            checks_idle: whether an unfinished frame is given up if it was silent for too long. A
-                shell that was busy itself cannot tell; it leaves that to `handle_timeout`.
+            checks_idle: whether to give up an unfinished frame after too long a silence. A shell
+                that was busy itself cannot tell; it leaves that to `handle_timeout`.
 
         Raises:
             StateError: there is no such connection.
         """
         source = self._session(session)
         if source.line.options.is_message_line:
-            if data:  # an empty message is no record
+            if data:  # an empty message is not a record
                 self._route(source, whole(source, bytes(data)), now)
             source.offset += len(data)
         else:
-            # By the clock, not by whether the shell's timer or its socket was asked first.
+            # By the clock, whether the shell checked its timer or its socket first.
             if checks_idle:
                 self._check_idle(source, now)
             if source.line.is_plain is None:
@@ -233,7 +233,7 @@ class Router:
         return self._take_events()
 
     def ready(self) -> list[int]:
-        """The sessions for which there is something new to send since this was last asked."""
+        """The sessions with something new to send since the last call."""
         ready = list(self._ready)
         self._ready.clear()
         return ready
@@ -286,7 +286,7 @@ class Router:
         return max(0.0, min(times) - now) if times else None
 
     def handle_timeout(self, now: float) -> list[Dropped]:
-        """Give up unfinished frames on lines gone idle, and drop records that are too old."""
+        """Give up unfinished frames on idle lines, and drop records that are too old."""
         for session in list(self._sessions.values()):
             self._check_idle(session, now)
             session.line.counters.expired += session.queue.expire(now)
@@ -303,10 +303,10 @@ class Router:
     # --- many frames at once
 
     def _route_plain(self, source: Session, data: bytes, now: float) -> bytes:
-        """Route the small whole frames at the start of `data`; give what is left of it.
+        """Route the small whole frames at the start of `data`; return the rest.
 
-        What `_route` does, for lines whose routes let pass everything: it is what most junctions
-        do most of the time, in a tenth of the time. Whatever is not that simple is left.
+        The same as `_route`, in a tenth of the time, for lines whose routes let everything pass,
+        which is what most junctions do most of the time. Anything less simple is left.
         """
         decoder, pos = source.decoder, 0
         while decoder.is_in_frame and pos < len(data):  # the end of a frame that began before
@@ -335,7 +335,7 @@ class Router:
         return data[pos:]
 
     def _spread(self, source: Session, frames: list[bytes], now: float) -> None:
-        """Queue frames that are stamped, and for everyone."""
+        """Queue stamped frames that are for everyone."""
         if not frames:
             return
         count = len(frames)
@@ -410,7 +410,7 @@ class Router:
         dline: int,
         now: float,
     ) -> bool:
-        """Take a record over one route; False when it is addressed to nobody over there."""
+        """Send a record along one route; False if its addressee is not on that line."""
         if dline and not self._may_be_on(peer, dline):
             return False
         type = record.data[1] if isinstance(record, Frame) else None
@@ -436,7 +436,7 @@ class Router:
             self._drop(peer, "no_session", item.sender, type=type, is_target=True)
 
     def _may_be_on(self, peer: Line, dline: int) -> bool:
-        """Whether a frame to this id is for that line, now or when its first session comes."""
+        """Whether a frame to this id is for that line, now or when its first session connects."""
         address = self._addresses.get(dline)
         if address is not None:
             return address.session.line is peer
@@ -450,7 +450,7 @@ class Router:
         try:
             made = transform(record)
         except Exception as error:
-            # A user's function: whatever it throws must not stop the line.
+            # A user's function: whatever it raises must not stop the line.
             detail = f"{error.__class__.__name__}: {error}"
             self._drop(line, "transform_errors", sender, type=type, detail=detail, is_target=True)
             return None
@@ -462,7 +462,7 @@ class Router:
     def _transformed(
         self, peer: Line, direction: Direction, record: Frame | Text, sender: int, dline: int
     ) -> Item | None:
-        """What goes to the line. DLINE is the one before the transform, SLINE is stamped after."""
+        """What goes to the line. DLINE is from before the transform, SLINE is stamped after it."""
         data, is_frame = record.data, isinstance(record, Frame)
         if direction.transform is not None:
             made = self._made(peer, direction.transform, record, sender)
@@ -474,7 +474,7 @@ class Router:
         return Item(data, is_frame, dline, sender)
 
     def _fits(self, peer: Line, item: Item) -> bool:
-        """Whether the far end of a line can take a frame: its TYPE, and its size."""
+        """Whether the far end of a line accepts a frame: its TYPE, and its size."""
         if not item.is_frame:
             return True
         options, type = peer.options, item.data[1]
@@ -539,10 +539,10 @@ class Router:
     # --- ids
 
     def _sender(self, source: Session, sline: int, now: float) -> int | None:
-        """The id that a frame's SLINE becomes; None when there is none for a peer behind a trunk.
+        """The id that a frame's SLINE becomes; None if no id is left for a peer behind a trunk.
 
-        Whatever a client wrote there, it is the client's own. A junction at the other end of a
-        trunk wrote who sent it, in its own ids.
+        For a client it is the client's own id, whatever the client wrote there. A junction at the
+        other end of a trunk wrote the sender, in its own ids.
         """
         if not (source.line.options.is_trunk and sline):
             return source.id
@@ -584,7 +584,7 @@ class Router:
         detail: str = "",
         is_target: bool = False,
     ) -> None:
-        """Count a record at the line where it ended, on its way in or, `is_target`, out."""
+        """Count a record at the line where it was dropped, on its way in or, `is_target`, out."""
         setattr(line.counters, reason, getattr(line.counters, reason) + 1)
         self._events.append(Dropped(reason, session, line.name if is_target else "", type, detail))
 

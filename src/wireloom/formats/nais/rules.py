@@ -37,15 +37,15 @@ MIN_FRAME_LEN = 7
 MAX_LEN_BYTES = 4
 """The documents set no limit; four bytes carry 256 MiB, far more than any board (SPEC, E3)."""
 MAX_PAYLOAD = 1 << 20
-"""Bytes of a payload. A board takes a few hundred; 1 MiB bounds what one bad LEN can hold up."""
+"""Bytes of a payload. A board accepts a few hundred; 1 MiB bounds what one bad LEN can hold up."""
 _MOST_LEN_BYTES = 10
 """Bytes of a 64-bit number in base 128."""
 _RSV_UNUSED = 0xFE
-"""Bits of RSV that nobody gives a meaning; bit 0 has one in firmware (SPEC §1)."""
+"""Bits of RSV without a meaning; bit 0 has one in firmware (SPEC §1)."""
 
 
 class Refusal(NamedTuple):
-    """Why no frame stands somewhere, and how many bytes it took to see that."""
+    """Why there is no frame at a position, and how many bytes it took to tell."""
 
     error: DecodeError
     extent: int
@@ -68,7 +68,7 @@ class LineRules:
             raise OptionError(f"max_len_bytes must be 1 to 10, not {self.max_len_bytes}")
 
     def measure(self, data: bytes | bytearray, pos: int, end: int) -> int | Refusal | None:
-        """Bytes of the frame at `pos`, why there is none, or None when LEN is not complete yet.
+        """Bytes of the frame at `pos`, or why there is none, or None if LEN is not complete yet.
 
         Looks at no more than the header and LEN: its cost does not depend on the frame's size.
         The caller has seen SYNC_START at `pos`, and looks at SYNC_END.

@@ -33,7 +33,7 @@ FIRST_CUSTOM = 7
 """TYPE numbers from here to 255 are custom commands (SPEC §3)."""
 _MAX_TYPE = 255
 _UNSAFE_TYPE = 0x1E
-"""An old Python peer takes this TYPE for the start of a frame (SPEC, E6)."""
+"""An old Python peer mistakes this TYPE for the start of a frame (SPEC, E6)."""
 
 
 class NaisType(IntEnum):
@@ -74,7 +74,7 @@ class _Binding(NamedTuple):
     schema: Descriptor
     made: type[ProtobufMessage]
     convert: Convert | None
-    """Gives the JSON form quickly, where that can be."""
+    """Gives the JSON form quickly, where that is possible."""
 
     @property
     def pool(self) -> DescriptorPool:
@@ -144,17 +144,17 @@ class TypeRegistry:
     def load_descriptor_set(self, data: bytes, *, name: str = "<descriptor set>") -> None:
         """Add the messages of a serialized FileDescriptorSet.
 
-        A message of a name that is known already takes its place in later calls of `bind`.
+        A message whose name is already known replaces the earlier one in later calls of `bind`.
 
         Raises:
-            SourceError: it is no such set, or imports of it are missing.
+            SourceError: it is not such a set, or its imports are missing.
         """
         self._refuse_if_built_in()
         self._index(len(self._sets), data, name)
         self._sets.append(data)
 
     def bind(self, type: int, message: str, *, force: bool = False) -> None:
-        """Say which message a TYPE number carries.
+        """Set which message a TYPE number carries.
 
         Args:
             type: 7 to 255.
@@ -162,7 +162,7 @@ class TypeRegistry:
             force: also bind a TYPE that is taken already, or that no peer should use.
 
         Raises:
-            OptionError: no such message, or the TYPE number cannot be given away.
+            OptionError: no such message, or the TYPE number cannot be bound.
         """
         self._refuse_if_built_in()
         if isinstance(type, bool) or not isinstance(type, int) or not 0 < type <= _MAX_TYPE:
@@ -211,20 +211,20 @@ class TypeRegistry:
     # --- payloads
 
     def parse(self, type: int, payload: bytes) -> tuple[ProtobufMessage | None, str]:
-        """The payload as a protobuf message; None, and why, when it is not one."""
+        """The payload as a protobuf message; or None, and why it is not one."""
         found = self._binding(type)
         if found is None:
             return None, f"TYPE {type} has no message"
         message, error = self._parse(found, payload)
         if message is None:
             return None, error
-        # Most payloads are ASCII through and through, and then so is each text in them.
+        # Most payloads are entirely ASCII, and then so is each text in them.
         if not payload.isascii() and (path := not_text(message)) is not None:
             return None, f"not a {found.name}: {path} is not UTF-8"
         return message, ""
 
     def _parse(self, found: _Binding, payload: bytes) -> tuple[ProtobufMessage | None, str]:
-        """The same with a schema; strings may be no text."""
+        """The same with a schema; strings are not checked to be text."""
         try:
             message = found.made.FromString(payload)
         except (ProtobufDecodeError, ValueError):  # ValueError: a proto3 string is not UTF-8
@@ -235,7 +235,7 @@ class TypeRegistry:
         return message, ""
 
     def read(self, type: int, payload: bytes) -> Reading:
-        """The payload as JSON: field names as in the schema, and only the fields that are there."""
+        """The payload as JSON: field names as in the schema, and only the fields present."""
         found = self._binding(type)
         if found is not None and found.convert is not None:
             message, error = self._parse(found, payload)
@@ -263,7 +263,7 @@ class TypeRegistry:
         Args:
             type: the TYPE number.
             message: a mapping in the JSON form of protobuf, or a protobuf message.
-            name: the message's name, where that is not the one bound to the TYPE.
+            name: the message's name, if it is not the one bound to the TYPE.
 
         Raises:
             EncodeError: there is no such schema, or the message does not fit it.
@@ -337,7 +337,7 @@ class TypeRegistry:
 
 def _rebuild(sets: list[bytes], bound: list[tuple[int, int, str]]) -> TypeRegistry:
     made = TypeRegistry()
-    # Bindings first to the set they came from: a later set may hold a message of the same name.
+    # Each binding right after its own set: a later set may hold a message of the same name.
     for source in range(-1, len(sets)):
         if source >= 0:
             made.load_descriptor_set(sets[source])

@@ -1,8 +1,8 @@
 """Packets ↔ a live peer: what both ends of a NAIS line share, and the client (SPEC §7).
 
-A client speaks to boards, directly or through a junction. It numbers its requests, matches answers
-to them, sends again what is not answered, and hands out everything else as events. The board's side
-is in `board`.
+A client talks to boards, directly or through a junction. It numbers its requests, matches answers
+to them, retries what is not answered, and reports everything else as events. The board's side is in
+`board`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TIMEOUT_S = 5.0
 """Seconds for one answer; a board on a serial line answers within a fraction of one."""
 RETRIES = 2
 MAX_REQUESTS = 64
-"""Requests that may wait for an answer at once."""
+"""Requests that may wait for an answer at the same time."""
 _MAX_SEQ = (1 << 31) - 1
 
 
@@ -73,14 +73,14 @@ class TextReceived:
 
 @dataclass(frozen=True, slots=True)
 class PacketReceived:
-    """A packet that answers no request, and is no event that was asked for."""
+    """A packet that answers no request, and is not a subscribed event."""
 
     packet: NaisPacket
 
 
 @dataclass(frozen=True, slots=True)
 class ProblemFound:
-    """Bytes that are no frame, or a frame whose payload is not what its TYPE says; dropped."""
+    """Bytes that are not a frame, or a frame whose payload does not fit its TYPE; dropped."""
 
     code: str
     reason: str
@@ -97,9 +97,9 @@ class Acknowledged:
 
     request: int
     status: int
-    """0 where the Ack has none: that is success (SPEC, E19)."""
+    """0 if the Ack has none: that is success (SPEC, E19)."""
     board: int
-    """Session id of who answered; 0 without a junction."""
+    """Session id of the board that answered; 0 without a junction."""
 
     @property
     def is_success(self) -> bool:
@@ -109,7 +109,7 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True)
 class ConfigReceived:
-    """A board told its Config, as it was asked to."""
+    """A board answered with its Config."""
 
     request: int
     config: Mapping[str, object]
@@ -118,7 +118,7 @@ class ConfigReceived:
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """No answer came, however often it was asked; or the line was closed before."""
+    """No answer came after all retries, or the line was closed before."""
 
     request: int
     attempts: int
@@ -164,7 +164,7 @@ class LineSession(BaseSession[LineState, LineTrigger, LineEvent]):
         """A session on a new connection.
 
         Args:
-            line: what may come in, and what the far end can take.
+            line: what may come in, and what the far end can accept.
             types: the schemas of custom types.
         """
         super().__init__()
@@ -176,7 +176,7 @@ class LineSession(BaseSession[LineState, LineTrigger, LineEvent]):
         """Send any packet.
 
         Raises:
-            EncodeError: the far end cannot take it.
+            EncodeError: the far end cannot accept it.
             StateError: the session is over.
         """
         self._check_open()
@@ -191,7 +191,7 @@ class LineSession(BaseSession[LineState, LineTrigger, LineEvent]):
         self._send(packet.encode())
 
     def send_text(self, text: str) -> None:
-        """Send a line of text; a newline is added where there is none.
+        """Send a line of text; a newline is added if there is none.
 
         Raises:
             EncodeError: it holds the byte that starts a frame.
@@ -203,7 +203,7 @@ class LineSession(BaseSession[LineState, LineTrigger, LineEvent]):
         self._send((text if text.endswith("\n") else text + "\n").encode())
 
     def close(self) -> None:
-        """End it. NAIS has no goodbye: what was to be sent is sent, and that is all."""
+        """End it. NAIS has no goodbye: what is queued is still sent, and that is all."""
         if not self.is_closed:
             self._move(LineTrigger.CLOSE)
 
@@ -246,11 +246,11 @@ class LineSession(BaseSession[LineState, LineTrigger, LineEvent]):
         return events
 
     def _handle(self, packet: NaisPacket, now: float) -> list[LineEvent]:
-        """What a packet means, whose payload is what its TYPE says."""
+        """What a packet means whose payload fits its TYPE."""
         return [PacketReceived(packet)]
 
     def _ended(self) -> list[LineEvent]:
-        """What the end of the line means for what was under way."""
+        """What the end of the line means for pending requests."""
         return []
 
 
@@ -267,12 +267,12 @@ class _Request:
     attempts: int = 1
 
     def is_from(self, packet: NaisPacket) -> bool:
-        """Whether the packet can be from the board that was asked; without a junction it can."""
+        """Whether the packet may be from the board that was asked; without a junction, always."""
         return not (self.packet.dline and packet.sline) or self.packet.dline == packet.sline
 
 
 class ClientSession(LineSession):
-    """Asks boards, and hears what they report.
+    """Sends requests to boards, and receives what they report.
 
     Each request has a number, which the events about it carry. Answers are matched by the TYPE that
     was sent, by `seq` when both have one, and by the board when one was addressed; the oldest
@@ -291,11 +291,11 @@ class ClientSession(LineSession):
         """A client on a new connection.
 
         Args:
-            line: what may come in, and what the boards can take.
+            line: what may come in, and what the boards can accept.
             types: the schemas of custom types.
             timeout_s: how long to wait for one answer.
             retries: how often to send again.
-            max_requests: that may wait for answers at once.
+            max_requests: how many may wait for answers at the same time.
 
         Raises:
             OptionError: one of these makes no sense.
@@ -316,14 +316,14 @@ class ClientSession(LineSession):
         return tuple(self._waiting)
 
     def subscribe(self, *ids: int) -> None:
-        """Have Events with these ids reported, besides those so far; without ids: all."""
+        """Also report Events with these ids; without ids: all."""
         self._subscribed = {*(self._subscribed or ()), *ids} if ids else None
 
     def unsubscribe(self, *ids: int) -> None:
-        """Have Events with these ids no longer reported; without ids: none.
+        """Stop reporting Events with these ids; without ids: report none.
 
         Raises:
-            StateError: all are reported, and single ones cannot be taken out of that.
+            StateError: all are reported, and single ones cannot be excluded from that.
         """
         if ids and self._subscribed is None:
             raise StateError("all events are subscribed; subscribe to some first")
@@ -343,7 +343,7 @@ class ClientSession(LineSession):
         timeout_s: float | None = None,
         retries: int | None = None,
     ) -> int:
-        """Send a message that asks for an answer: the number of the request.
+        """Send a message that asks for an answer; returns the number of the request.
 
         Args:
             type: TYPE, or the name of the message bound to it.
@@ -351,7 +351,7 @@ class ClientSession(LineSession):
             now: the time.
             board: session id of the one to ask; 0: all.
             expects_answer: False for what old boards do not answer (SPEC, E16).
-            wants_config: whether the answer is a Config; an Ack with success is then not the end.
+            wants_config: whether the answer is a Config; a successful Ack is then not the end.
             timeout_s: for this one.
             retries: for this one.
 
@@ -386,7 +386,7 @@ class ClientSession(LineSession):
         return number
 
     def profile(self, uid: str, pwd: str, now: float, *, board: int = 0) -> int:
-        """Tell a board the name and password of a WLAN.
+        """Send a board the name and password of a WLAN.
 
         Raises:
             EncodeError: see `request`.
@@ -395,7 +395,7 @@ class ClientSession(LineSession):
         return self.request(NaisType.PROFILE, {"uid": uid, "pwd": pwd}, now, board=board)
 
     def config(self, config: Mapping[str, object], now: float, *, board: int = 0) -> int:
-        """Tell a board where to report to.
+        """Send a board its Config: where to report to.
 
         Raises:
             EncodeError: see `request`.
@@ -425,7 +425,7 @@ class ClientSession(LineSession):
         board: int = 0,
         expects_answer: bool = True,
     ) -> int:
-        """Have a board do something: a built-in command, or a custom one by its `type`.
+        """Send a board a command: a built-in one, or a custom one by its `type`.
 
         Raises:
             EncodeError: see `request`.

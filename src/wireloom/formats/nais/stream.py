@@ -1,23 +1,23 @@
-"""Bytes → frames: the decoder of lines that carry frames and text mixed (SPEC §2).
+"""Bytes → frames: the decoder for lines that mix frames and text (SPEC §2).
 
 Every byte of a stream is in exactly one record, and the records do not depend on how the stream is
 cut into chunks:
 
 * `Frame`: a whole frame.
 * `Text`: a line of text with its newline, or a piece of one (``eol=False``).
-* `Problem` of one byte, a SYNC_START that starts no frame: its code is ``bad_rsv``,
+* `Problem` of one byte, a SYNC_START that does not start a frame: its code is ``bad_rsv``,
   ``len_overflow``, ``too_long``, ``bad_end``, ``timeout`` or ``truncated``.
 * `Problem` with the code ``junk``: bytes in the extent of such a false start.
 
-Cost. A false start does not cost its extent again. What decides about a SYNC_START is the header,
-LEN and the one byte where SYNC_END must stand, all reached by index; the bytes between are never
-looked at. So each SYNC_START is decided in constant time, once, however many false starts overlap;
-one that has to wait is looked at again only when the byte it waits for is there (while LEN is
-incomplete, once for each feed, and LEN has at most ten bytes). All other bytes are searched once:
-junk and text end at the next SYNC_START, and a search that had to stop at the end of the buffer
-goes on from there. Nothing is searched twice when a line goes idle or ends either: then every
-SYNC_START left in the buffer is decided in the same way, in one pass. Memory is bounded by the
-longest frame plus one chunk, or `max_text`.
+Cost: a false start does not cost its extent again. A SYNC_START is decided by the header, LEN and
+the one byte where SYNC_END must be, all reached by index; the bytes between are never looked at. So
+each SYNC_START is decided in constant time, once, however many false starts overlap; one that has
+to wait is looked at again only when the byte it waits for has arrived (while LEN is incomplete,
+once per feed, and LEN has at most ten bytes). All other bytes are searched once: junk and text end
+at the next SYNC_START, and a search that had to stop at the end of the buffer continues from there.
+Nothing is searched twice when a line goes idle or ends either: then every SYNC_START left in the
+buffer is decided in the same way, in one pass. Memory is bounded by the longest frame plus one
+chunk, or `max_text`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from wireloom.wire import Buffer
 __all__ = ["IDLE_SERIAL_MS", "IDLE_TCP_MS", "MAX_TEXT", "StreamDecoder"]
 
 MAX_TEXT = 4096
-"""Bytes of text without a newline that are kept back; a board's printf lines are far shorter."""
+"""Bytes of text without a newline that are held back; a board's printf lines are far shorter."""
 IDLE_SERIAL_MS = 250
 """Silence after which an unfinished frame on a serial line is given up (a byte takes 87 µs)."""
 IDLE_TCP_MS = 5000
@@ -64,11 +64,11 @@ class StreamDecoder:
 
         Args:
             rules: what the line lets pass as a frame.
-            max_text: longer lines of text are given out in pieces of this many bytes.
+            max_text: longer lines of text are split into pieces of this many bytes.
             offset: of the first byte that will be fed.
 
         Raises:
-            OptionError: `max_text` makes no sense.
+            OptionError: `max_text` is not positive.
         """
         if max_text < 1:
             raise OptionError(f"max_text must be positive, not {max_text}")
@@ -92,11 +92,11 @@ class StreamDecoder:
 
     @property
     def missing(self) -> int:
-        """Bytes without which nothing more can be said of an unfinished frame; at least one."""
+        """Bytes needed before an unfinished frame can be decided; at least one."""
         return max(1, self._need - len(self._buffer))
 
     def skip(self, count: int) -> None:
-        """The caller has read frames by itself, while nothing was pending: `count` bytes."""
+        """The caller has read `count` bytes of frames itself, while nothing was pending."""
         self._base += count
 
     def feed(self, data: Buffer) -> list[Record]:
@@ -117,7 +117,7 @@ class StreamDecoder:
         return records
 
     def _run(self, giving_up: str) -> list[Record]:
-        """Decide about as many bytes as possible; `giving_up` is the code for unfinished frames."""
+        """Decide as many bytes as possible; `giving_up` is the code for unfinished frames."""
         records: list[Record] = []
         buffer, end = self._buffer, len(self._buffer)
         pos = 0
@@ -165,7 +165,7 @@ class StreamDecoder:
         return limit if limit <= end else -1
 
     def _drop(self, count: int) -> None:
-        # Cheap: a bytearray moves its start, and copies what is left only now and then.
+        # Cheap: a bytearray moves its start, and copies the rest only now and then.
         del self._buffer[:count]
         self._base += count
         self._searched = max(0, self._searched - count)

@@ -1,4 +1,4 @@
-"""The field tree of a protobuf message, for people: every field with its bytes, type and value."""
+"""The field tree of a protobuf message: every field with its bytes, type and value."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def type_name(field: FieldDescriptor) -> str:
 
 
 def _nested_wire(field: FieldDescriptor) -> int | None:
-    """The form of a field that holds a message; None when it holds none."""
+    """The form of a field that holds a message; None if it does not."""
     if field.message_type is None:
         return None
     return Wire.GROUP if field.type == field.TYPE_GROUP else Wire.BYTES
@@ -142,7 +142,7 @@ class _Tree:
         return _hex(self.data[found.body : found.stop])
 
     def show(self, node: Node, found: Field, schema: FieldDescriptor) -> None:
-        """The value of a field that the schema knows, if it has the form that the schema says."""
+        """The value of a field that the schema knows, if it has the declared form."""
         kind = _SCALARS.get(schema.type)
         if kind is not None and found.wire == kind.wire:
             node.value = _number(schema, kind, self.data, found.body, found.value)
@@ -179,9 +179,9 @@ class _Tree:
             index += 1
 
     def stop(self, name: str, at: int, value: str, why: str) -> None:
-        """The rest cannot be shown: say why, where it starts."""
+        """The rest cannot be shown: say why at its start."""
         for outer, inner in pairwise(self.open):
-            # An open group: it reaches as far as what it is in.
+            # An open group: it extends as far as what contains it.
             if inner.end < at:
                 inner.length = outer.end - inner.offset
         last = self.open[-1]

@@ -29,7 +29,7 @@ def load(der: bytes) -> Certificate:
         return load_der_x509_certificate(der)
     except (
         Exception
-    ) as error:  # the parser names no complete list, and these bytes are a stranger's
+    ) as error:  # the parser documents no complete list, and these bytes are untrusted
         raise DecodeError(
             f"not an X.509 certificate: {error}", path="x509", code="certificate"
         ) from None
@@ -44,6 +44,6 @@ def summary(der: bytes) -> str:
     """Subject and fingerprint in one line, or why there are none."""
     try:
         subject = load(der).subject.rfc4514_string()
-    except Exception as error:  # the subject is parsed late, and may be the part that is broken
+    except Exception as error:  # the subject is parsed lazily, and may be the broken part
         subject = error.reason if isinstance(error, DecodeError) else f"bad subject: {error}"
     return f"{subject}; SHA-256 {fingerprint(der)}"

@@ -46,7 +46,7 @@ class NrepColumns(Columns):
         """The declared forms, and one for packets of extensions."""
         shapes = declared_shapes(packets)
         if options.get("extensions"):
-            # A header, and content of which nothing is known: as a packet without fields.
+            # A header, and content that is not known: treated as a packet without fields.
             parts = Discover.codec.forms[min(Discover.codec.forms)]
             codes = range(FIRST_EXTENSION, 256)
             shapes.append(Shape(Discover, 0, parts, codes, Unknown.name, type_field="type"))

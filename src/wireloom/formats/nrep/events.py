@@ -1,4 +1,4 @@
-"""What a client's session tells its owner: answers, sockets and the end."""
+"""What a client's session reports to its owner: answers, sockets and the end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """The entry point has said Hello; `features` are those that both sides have."""
+    """The entry point has sent Hello; `features` are those that both sides have."""
 
     features: Feature
 
@@ -62,7 +62,7 @@ class SocketOpened:
 
 @dataclass(frozen=True, slots=True)
 class OpenFailed:
-    """The answer to `open`: there will be no socket. The reason is known if it was negotiated."""
+    """The answer to `open`: there is no socket. The reason is known if reasons were negotiated."""
 
     nonce: int
     reason: Reason | None
@@ -86,7 +86,7 @@ class DataReceived:
 
 @dataclass(frozen=True, slots=True)
 class SocketEnded:
-    """The other side closed a socket; all of its data was given before."""
+    """The other side closed a socket; all of its data has been delivered."""
 
     socket_id: bytes
     reason: Reason | None
@@ -108,7 +108,7 @@ class SocketFreed:
 
 @dataclass(frozen=True, slots=True)
 class Unpublished:
-    """The answer to `unpublish`; false if the instance was not one's own."""
+    """The answer to `unpublish`; false if the instance was not this client's own."""
 
     nonce: int
     is_done: bool
@@ -116,7 +116,7 @@ class Unpublished:
 
 @dataclass(frozen=True, slots=True)
 class InstanceChanged:
-    """An instance of a watched app is there, or gone."""
+    """An instance of a watched app has appeared or gone."""
 
     app_id: bytes
     instance_id: bytes
@@ -125,7 +125,7 @@ class InstanceChanged:
 
 @dataclass(frozen=True, slots=True)
 class AppsListed:
-    """The answer to `list_apps`: some of them from the one that was asked for on."""
+    """The answer to `list_apps`: some apps, starting with the one that was asked for."""
 
     nonce: int
     total: int
@@ -142,7 +142,7 @@ class PongReceived:
 
 @dataclass(frozen=True, slots=True)
 class GoingAway:
-    """The entry point takes nothing new, and will end when what is open has."""
+    """The entry point accepts nothing new, and will end once its open sockets have."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""What two peers of this implementation say to each other beyond the document (SPEC §11).
+"""What two peers of this implementation exchange beyond the document (SPEC §11).
 
-Legacy peers never notice: the entry point advertises itself in the content of Hello, which they
-ignore, and sends nothing else of this before the client has answered with a Client Hello.
+Legacy peers never notice: the entry point advertises extensions in the content of Hello, which they
+ignore, and uses none of them before the client has answered with a Client Hello.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ ALL_FEATURES = Feature(0x7F)
 NO_FEATURES = Feature(0)
 
 END = SocketFlags(0x02)
-"""In Socket Control between peers that negotiated half-close: no more data comes from there."""
+"""In Socket Control between peers that negotiated half-close: the sender sends no more data."""
 
 
 class Tag(IntEnum):
@@ -132,7 +132,7 @@ def write_tags(tags: Mapping[Tag, bytes]) -> bytes:
 
 
 def read_tags(data: bytes) -> dict[int, bytes]:
-    """The values in trailing content; none in another's, and none after one that is cut off."""
+    """The values in trailing content, up to one that is cut off; none if it is not ours."""
     found: dict[int, bytes] = {}
     if not data.startswith(MAGIC):
         return found
@@ -153,7 +153,7 @@ def features_in(tags: Mapping[int, bytes]) -> Feature:
 
 
 def reason_in(trailing: bytes) -> Reason | None:
-    """The reason in trailing content; None without one, or with one that is not known."""
+    """The reason in trailing content; None if there is none, or it is not known."""
     value = read_tags(trailing).get(Tag.REASON)
     code = int.from_bytes(value, "little") if value else -1
     return Reason(code) if code in Reason._value2member_map_ else None

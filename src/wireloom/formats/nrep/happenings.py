@@ -1,4 +1,4 @@
-"""What an entry point's table tells its shell: for logs and counters, never needed to go on."""
+"""What an entry point's table reports to its shell, for logs and counters only."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _MAX_CREDIT = 1 << 30
 """Bytes that may be granted ahead: a far end that grants more gains nothing."""
 
 _LIST_BYTES = 48 * 1024
-"""Of one answer to List; the rest is asked for by another."""
+"""Most bytes of one answer to List; another List asks for the rest."""
 
 _MAX_NAME = 64
 """Bytes of a client's name that are kept."""
@@ -112,7 +112,7 @@ class Negotiated:
         self._credit(leg, owed)
 
     def _repay_all(self, peer: Peer) -> None:
-        """The connection takes bytes again: whoever sends to it through windows may go on."""
+        """The connection accepts bytes again: whoever sends to it through windows may continue."""
         for socket, leg in peer._legs.values():
             other = socket.other(leg)
             if leg.credit is None and other.owed >= INITIAL_WINDOW // 2:
@@ -126,7 +126,7 @@ class Negotiated:
             leg.peer._send(packet(Extension.WINDOW, leg.socket_id + number(size)))
 
     def _list(self, peer: Peer, content: bytes, nonce: int) -> None:
-        """Answer with the apps from one on: how many there are, then (instances, description)."""
+        """Answer with the apps from one on: their total, then (instances, description) of each."""
         first = int.from_bytes(content[:4], "little")
         apps = [found[0].description.encode() for found in self._apps.values()]
         counts = [len(found) for found in self._apps.values()]

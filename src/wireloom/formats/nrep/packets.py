@@ -45,7 +45,7 @@ HEADER_LEN = 10
 """Bytes before the content."""
 
 FIRST_EXTENSION = 0x40
-"""Types from here on are free for peers that agreed on them (SPEC §5)."""
+"""Types from here on are free for peers that agree on them (SPEC §5)."""
 
 
 class SocketFlags(IntFlag):

@@ -11,7 +11,7 @@ __all__ = ["Behaviour", "Quotas"]
 
 Behaviour = Literal["recommended", "legacy"]
 """`recommended`: the rules of SPEC §12. `legacy`: what the first implementation did, faults
-included, to try clients against it."""
+included, for testing clients against it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +19,11 @@ class Quotas:
     """Limits of an entry point; all of them hold by default."""
 
     connections: int = 4096
-    """Clients at once. A connection costs some kilobytes while it is idle."""
+    """Clients at the same time. An idle connection costs some kilobytes."""
     instances: int = 256
     """Publications of one connection: more cannot be listed in one answer anyway."""
     sockets: int = 8192
-    """Sockets with one connection as either end."""
+    """Sockets that have one connection as either end."""
     requests: int = 2048
     """Sockets that one connection opened: less than `sockets`, so that no single requester can use
     up a publisher's."""
@@ -38,6 +38,6 @@ class Quotas:
     max_content: int = DEFAULT_MAX_CONTENT
     """Content of one packet."""
     accept_seconds: float = 15.0
-    """How long a publisher may take to accept: the requester waits, and knows nothing."""
+    """How long a publisher may take to accept: the requester waits without any news."""
     retired_seconds: float = 60.0
-    """How long the id of a closed socket is not given again: late packets carry it."""
+    """How long the id of a closed socket is not reused: late packets may carry it."""

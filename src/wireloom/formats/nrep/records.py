@@ -34,16 +34,16 @@ class Leg:
     socket_id: bytes
     is_receiver: bool
     credit: int | None = None
-    """Bytes that may still come from this leg; None where windows were not negotiated."""
+    """Bytes that this leg may still send; None if windows were not negotiated."""
     owed: int = 0
-    """Bytes that came from this leg, which the far end has no way to grant again."""
+    """Bytes from this leg that the far end has no way to grant again."""
     relayed: int = 0
     """Bytes that were sent to this leg."""
 
 
 @dataclass(slots=True, eq=False)
 class Socket:
-    """Two legs, from the question to the end."""
+    """Two legs, from the request to the end."""
 
     requester: Leg
     receiver: Leg
@@ -63,21 +63,21 @@ class Peer:
 
     table: Table
     number: int
-    """Names the connection in happenings."""
+    """Identifies the connection in happenings."""
     _splitter: Splitter
     features: Feature = NO_FEATURES
     """What it agreed to; none for a legacy client."""
     is_extended: bool = False
     """Whether it has sent a Client Hello, and may send other extensions."""
     is_closed: bool = False
-    """Nothing more is read from it; the shell sends what is left and closes the connection."""
+    """No more is read from it; the shell sends what is left and closes the connection."""
     name: str = ""
     """What it calls itself."""
     destinations: set[Peer] = field(default_factory=set)
     """Whom the last `receive` gave something to send, itself included: while one of them is
     congested, no more is read from a peer without windows."""
     is_congested: bool = False
-    """Whether its connection takes no more for now; see `set_congested`."""
+    """Whether its connection accepts no more for now; see `set_congested`."""
     _out: list[bytes] = field(default_factory=list)
     _out_size: int = 0
     _instances: list[Instance] = field(default_factory=list)
@@ -107,16 +107,16 @@ class Peer:
 
     @property
     def has_begun_packet(self) -> bool:
-        """Whether the rest of a packet is still to come."""
+        """Whether a packet is incomplete."""
         return self._splitter.pending > 0
 
     @property
     def packet_offset(self) -> int:
-        """Where in its stream the packet begins that is not complete yet."""
+        """Stream offset of the packet that is not complete yet."""
         return self._splitter.offset
 
     def set_congested(self, is_congested: bool) -> None:
-        """Say whether the connection takes bytes; when it does again, others are granted more."""
+        """Set whether the connection is congested; if not any more, others are granted more."""
         self.is_congested = is_congested
         if not is_congested:
             self.table._repay_all(self)
@@ -130,7 +130,7 @@ class Peer:
         return b"".join(self.parts_to_send())
 
     def parts_to_send(self) -> list[bytes]:
-        """The same in parts that need not be copied together."""
+        """The same as a list of parts, without joining them."""
         out, self._out = self._out, []
         self._out_size = 0
         return out
@@ -146,7 +146,7 @@ class Peer:
     def close(self) -> None:
         """End the connection from this side: its sockets and instances go.
 
-        What this does to others is told by the next call that gives happenings.
+        The next call that returns happenings reports what this does to others.
         """
         self.table._lose(self)
 

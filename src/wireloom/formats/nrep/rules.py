@@ -1,4 +1,4 @@
-"""Bytes → frames for NREP: what `wireloom.framing.Scanner` must know of its packets."""
+"""Bytes → frames for NREP: what `wireloom.framing.Scanner` must know about its packets."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["DEFAULT_MAX_CONTENT", "LEAST_MAX_CONTENT", "Rules"]
 
 DEFAULT_MAX_CONTENT = 1 << 20
 """Bytes of content that are accepted by default. The wire allows 4 GiB, but a sender has no reason
-to pass 64 KiB a packet, and a reader must not reserve memory on a stranger's word."""
+to exceed 64 KiB per packet, and a reader must not reserve memory on a stranger's word."""
 
 LEAST_MAX_CONTENT = 81_934
-"""The limit cannot be set lower: 14 + 81,920 bytes is what existing port forwarders send at most,
-their copy buffer's size."""
+"""The limit cannot be set lower: existing port forwarders send up to 14 + 81,920 bytes, the size of
+their copy buffer."""
 
 _SIZE = struct.Struct("<I")
 
@@ -30,8 +30,8 @@ _EXTENDED = re.compile(rb"\x00(?:[\x01-\x0a\x40-\xff]|\Z)")
 class Rules:
     """Measures, checks and finds NREP frames (see `wireloom.framing.FrameRules`)."""
 
-    # A zero and a small number start a header, and few of the packets have a length inside: the end
-    # of one packet and the header of the next are soon a third.
+    # A zero and a small number start a header, and few packets have a length inside: the end of one
+    # packet and the header of the next easily look like a third.
     has_magic = False
 
     def __init__(self, max_frame: int, extensions: bool = False) -> None:
@@ -94,7 +94,7 @@ class Rules:
         return False
 
     def agrees(self, data: bytes | bytearray, pos: int, end: int) -> bool:
-        """Whether a packet that the end cuts off has the size that its first fields ask for."""
+        """Whether a packet that the end cuts off has the size that its first fields require."""
         at = pos + HEADER_LEN
         extent = _EXTENTS.get(data[pos + 1]) if end > at else None
         if extent is None or end - at < extent.fixed:
@@ -113,7 +113,7 @@ class Rules:
         return extent is not None and at < stop <= end and extent.size(data, at, stop) == stop - at
 
     def find(self, data: bytes | bytearray, pos: int, end: int) -> int:
-        """The first position in ``[pos, end)`` where a header might start; `end` without any."""
+        """The first position in ``[pos, end)`` where a header might start; `end` if none."""
         found = self._candidate.search(data, pos, end)
         return found.start() if found else end
 
@@ -126,7 +126,7 @@ class _Extent:
         self.fixed = -HEADER_LEN
         """Bytes that are always there."""
         self.times = 0
-        """Bytes for each unit that the number at `number` counts; 0 without such a number."""
+        """Bytes per unit of the count at `number`; 0 if there is no such count."""
         self.number = slice(0)
         self.mask = 0
         """Bits of the byte at `flags` that add `extra` bytes."""

@@ -1,7 +1,7 @@
 """A client's side of a connection to an entry point, without I/O (see `wireloom.sessions`).
 
-It publishes, finds and opens; any number of sockets share the connection. Requests give a nonce,
-and the event that answers carries it. Nothing is sent before the entry point's Hello.
+It publishes, finds and opens; any number of sockets share the connection. Requests return a nonce,
+which the answering event carries. Nothing is sent before the entry point's Hello.
 """
 
 from __future__ import annotations
@@ -71,17 +71,17 @@ from wireloom.wire import Limits
 __all__ = ["MAX_DATA", "Act", "ClientSession", "ClientState"]
 
 MAX_DATA = 65_536 - 24
-"""Bytes in one Socket Data that is sent: small enough for sockets to take turns, and with its head
-four whole records of TLS."""
+"""Bytes in one Socket Data: small enough for sockets to take turns, and with its header exactly
+four TLS records."""
 
 _DATA_HEAD = struct.Struct("<BBII10sI")
-"""Of a Socket Data: reserved, type, nonce, content size, socket id, length of the data."""
+"""The start of a Socket Data: reserved, type, nonce, content size, socket id, data length."""
 _SOCKET_AT = slice(HEADER_LEN, HEADER_LEN + ID_LEN)
 _LISTED = struct.Struct("<HH")
 
 
 class ClientState(Enum):
-    """Where the connection is."""
+    """The state of the connection."""
 
     WAITING = "waiting for Hello"
     READY = "ready"
@@ -101,30 +101,30 @@ class _Request:
     answer: int
     deadline: float
     socket_id: bytes | None = None
-    """Of an open that was acknowledged."""
+    """The socket of an open that was acknowledged."""
 
 
 @dataclass(slots=True)
 class _Socket:
-    """One that is offered, being opened, or open."""
+    """A socket that is offered, being opened, or open."""
 
     credit: int | None = None
     """Bytes that may be sent before the far end grants more; None: any number."""
     window: int = 0
-    """Bytes that the far end may have under way; 0 where windows were not negotiated."""
+    """The far end's window in bytes; 0 if windows were not negotiated."""
     allowance: int = 0
-    """Of these, what it may still send."""
+    """What is left of that window."""
     consumed: int = 0
-    """Bytes that were taken by the owner, and not granted again yet."""
+    """Bytes that the owner has consumed and that are not granted again yet."""
     can_half_close: bool = False
     has_ended: bool = False
     """Whether the far end has said that it sends no more."""
     is_open: bool = False
     waiting: deque[bytes] = field(default_factory=deque)
-    """To be sent when the far end grants it."""
+    """Data to be sent when the far end grants it."""
     waiting_bytes: int = 0
     then: SocketFlags | None = None
-    """What is said behind that: END or CLOSE."""
+    """What is sent after that: END or CLOSE."""
 
 
 class ClientSession(BaseSession[ClientState, Act, Event]):
@@ -167,7 +167,7 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
         self._request_seconds = request_seconds
         self._requests: dict[int, _Request] = {}
         self._opening: dict[bytes, int] = {}
-        """Nonces of opens that were acknowledged, by socket."""
+        """Nonces of acknowledged opens, by socket."""
         self._sockets: dict[bytes, _Socket] = {}
 
     # --- what the owner does --------------------------------------------------------------------
@@ -188,7 +188,7 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
 
         Raises:
             StateError: the connection is not ready.
-            EncodeError: that is no id.
+            EncodeError: that is not an id.
         """
         nonce = self._request(InstanceReply.code, now)
         self._send(DiscoverInstances(nonce=nonce, app_id=app).encode())
@@ -199,14 +199,14 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
 
         Raises:
             StateError: the connection is not ready.
-            EncodeError: that is no id.
+            EncodeError: that is not an id.
         """
         nonce = self._request(SocketControl.code, now)
         self._send(OpenSocket(nonce=nonce, instance_id=instance).encode())
         return nonce
 
     def unpublish(self, instance: bytes, now: float) -> int:
-        """Take a publication back; `Unpublished` follows.
+        """Withdraw a publication; `Unpublished` follows.
 
         Raises:
             StateError: the connection is not ready, or this was not negotiated.
@@ -214,7 +214,7 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
         return self._ask(Extension.UNPUBLISH, Feature.UNPUBLISH, instance, now)
 
     def watch(self, app: bytes) -> None:
-        """Have `InstanceChanged` said for each instance of an app, and each change of them.
+        """Watch an app: `InstanceChanged` follows for each of its instances, and for each change.
 
         Raises:
             StateError: the connection is not ready, or this was not negotiated.
@@ -223,7 +223,7 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
         self._send(packet(Extension.WATCH, app, 1 + secrets.randbelow(0x7FFF_FFFF)))
 
     def list_apps(self, first: int, now: float) -> int:
-        """Ask what is published, from the app with that number on; `AppsListed` follows.
+        """Ask for the published apps, from the one with that number on; `AppsListed` follows.
 
         Raises:
             StateError: the connection is not ready, or this was not negotiated.
@@ -231,7 +231,7 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
         return self._ask(Extension.LIST, Feature.LIST, number(first), now)
 
     def ping(self, now: float) -> int:
-        """Ask for a sign of life; `PongReceived` follows.
+        """Check that the entry point is alive; `PongReceived` follows.
 
         Raises:
             StateError: the connection is not ready, or this was not negotiated.
@@ -242,7 +242,7 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
         return nonce
 
     def accept(self, socket: bytes) -> None:
-        """Take an offered socket; data may be sent at once.
+        """Accept an offered socket; data may be sent at once.
 
         Raises:
             StateError: it is not offered (any more).
@@ -251,7 +251,7 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
         self._control(socket, SocketFlags.ACCEPT)
 
     def refuse(self, socket: bytes) -> None:
-        """Do not take an offered socket.
+        """Refuse an offered socket.
 
         Raises:
             StateError: it is not offered (any more).
@@ -291,7 +291,7 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
         return any(each.waiting for each in self._sockets.values())
 
     def consumed(self, socket: bytes, size: int) -> None:
-        """The owner has taken bytes of a socket: the far end may send as many again."""
+        """The owner has consumed bytes of a socket: the far end may send as many again."""
         found = self._sockets.get(socket)
         if found is None or not found.window or self.is_closed:
             return
@@ -307,7 +307,7 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
         return found is not None and found.can_half_close
 
     def half_close(self, socket: bytes) -> None:
-        """Send no more on a socket, behind what waits; no effect on one that is gone.
+        """Send no more on a socket after what waits; no effect if it is gone.
 
         Raises:
             StateError: this was not negotiated with the far end.
@@ -322,7 +322,7 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
             self._control(socket, END)
 
     def close_socket(self, socket: bytes) -> None:
-        """End an open socket, behind what waits to be sent; no effect on one that is gone."""
+        """End an open socket after what waits to be sent; no effect if it is gone."""
         found = self._sockets.get(socket)
         if self.is_closed or found is None or not found.is_open:
             return
@@ -337,14 +337,14 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
             self._control(socket, SocketFlags.CLOSE)
 
     def close(self) -> None:
-        """End the connection, which ends its sockets and unpublishes. A second time: no effect."""
+        """End the connection, its sockets and its publications; a second call does nothing."""
         if not self.is_closed:
             self._move(Act.CLOSE)
 
     # --- time -----------------------------------------------------------------------------------
 
     def next_timeout(self, now: float) -> float | None:
-        """Seconds until the first request has waited long enough; None without requests."""
+        """Seconds until the first request times out; None without requests."""
         if self.is_closed or not self._requests:
             return None
         return max(0.0, min(each.deadline for each in self._requests.values()) - now)
@@ -410,7 +410,7 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
                 self._controlled(found, events)
 
     def _data(self, frame: bytes, events: list[Event]) -> None:
-        # By hand: this is what nearly all packets are.
+        # Parsed by hand: nearly all packets are of this type.
         socket = frame[_SOCKET_AT]
         found = self._sockets.get(socket)
         if found is None or not found.is_open:
@@ -427,7 +427,7 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
             )
         if found.window:
             found.allowance -= size
-        # More than was granted would have to be held in memory.
+        # More than was granted would have to be buffered in memory.
         if found.allowance < 0 or found.has_ended:
             self.drop_socket(socket)
             events.append(SocketEnded(socket, Reason.BAD_DATA))
@@ -456,7 +456,7 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
                 )
             case Extension.GOAWAY:
                 events.append(GoingAway())
-        # Anything else is of a newer entry point.
+        # Anything else comes from a newer entry point.
 
     def _granted(self, socket: bytes, size: int, events: list[Event]) -> None:
         found = self._sockets.get(socket)
@@ -520,7 +520,7 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
         tags = read_tags(trailing)
         made = _Socket(can_half_close=Tag.HALF_CLOSE in tags)
         if self.features & Feature.WINDOW and Tag.WINDOW in tags:
-            # The same both ways: what this end may send, and what it is ready to hold.
+            # The same both ways: what this end may send, and what it is ready to buffer.
             made.window = int.from_bytes(tags[Tag.WINDOW][:4], "little")
             made.credit = made.allowance = made.window
         return made
@@ -571,7 +571,7 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
         return found
 
     def _send_granted(self, socket: bytes, found: _Socket) -> None:
-        """Send what waits as far as it was granted, and what is to be said behind it."""
+        """Send what waits as far as it was granted, and then END or CLOSE if one is due."""
         assert found.credit is not None
         while found.waiting and found.credit:
             data = found.waiting.popleft()

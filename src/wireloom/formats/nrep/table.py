@@ -1,4 +1,4 @@
-"""The entry point's table: who publishes what, and which sockets join whom. No I/O.
+"""The entry point's table: who publishes what, and which peers the sockets connect. No I/O.
 
 A shell makes one `Table` and, for each connection, one `Peer` with `Table.connect`. It feeds the
 peer what its connection delivered, and sends what every peer has to send::
@@ -7,7 +7,7 @@ peer what its connection delivered, and sends what every peer has to send::
     peer.data_to_send()      →  bytes            table.handle_timeout(now)
 
 A peer is a `wireloom.sessions.Session`; what it receives may give any other peer something to send.
-A leg of a socket is found by (connection, socket id), so nobody can touch another's socket.
+A leg of a socket is looked up by (connection, socket id), so no peer can touch another's socket.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ from wireloom.wire import Buffer, Limits
 __all__ = ["INITIAL_WINDOW", "Peer", "Table"]
 
 _HEAD = struct.Struct("<BBII10sI")
-"""Of a Socket Data: reserved, type, nonce, content size, socket id, length of the data."""
+"""The start of a Socket Data: reserved, type, nonce, content size, socket id, data length."""
 
 _MAX_LISTED = 255
 """The count of an App Instance Reply is one byte."""
@@ -90,8 +90,8 @@ class Table(Negotiated):
         quotas: the limits.
         features: what is offered to clients that understand it; none with `legacy` rules.
         reject_with_zero_id: whether "no such instance" names the zero socket, as the first
-            implementation does. Its client stops for good at the second such answer on a
-            connection; False gives each a random id.
+            implementation does. Its client stops working at the second such answer; False
+            gives each a random id.
         new_instance_id: makes instance ids, random by default.
         new_socket_id: makes socket ids, random by default.
     """
@@ -120,16 +120,16 @@ class Table(Negotiated):
         self._turns: dict[bytes, int] = {}
         self._watchers: dict[bytes, set[Peer]] = {}
         self._used_ids: dict[bytes, Socket | None] = {}
-        """Sockets by each of their ids; None for one that was closed a short time ago."""
+        """Sockets by each of their ids; None for one that was closed recently."""
         self._retired: deque[tuple[float, bytes]] = deque()
         self._waiting: deque[Socket] = deque()
-        """Sockets to be accepted, by deadline: every one has the same time, so by age."""
+        """Sockets to be accepted, by deadline, which is also by age: all have the same timeout."""
         self._sockets = 0
         self._unsent: list[Peer] = []
         self.relayed_bytes = 0
         """Bytes of sockets that were relayed so far."""
         self.finds = 0
-        """Questions for instances so far."""
+        """Requests for instances so far."""
         self._now = 0.0
         self._happened: list[Happening] = []
 
@@ -151,11 +151,11 @@ class Table(Negotiated):
         return sum(map(len, self._apps.values()))
 
     def apps(self) -> list[tuple[str, int]]:
-        """What is published: descriptions, and how many instances each has."""
+        """What is published: descriptions, and the number of instances of each."""
         return [(found[0].description, len(found)) for found in self._apps.values()]
 
     def take_unsent(self) -> list[Peer]:
-        """The connections that have got something to send since the last call."""
+        """The connections that have had something to send since the last call."""
         found, self._unsent = self._unsent, []
         return found
 
@@ -168,7 +168,7 @@ class Table(Negotiated):
         """A new connection, whose first packet is Hello.
 
         Raises:
-            StateError: there are as many as the quota allows, or the entry point drains.
+            StateError: there are as many as the quota allows, or the entry point is draining.
         """
         if self.is_draining:
             raise StateError("the entry point is draining")
@@ -177,7 +177,7 @@ class Table(Negotiated):
         self._last_peer += 1
         self._now = now
         most = HEADER_LEN + self.quotas.max_content
-        # Extensions are let through: a client may answer as soon as it has seen Hello.
+        # Extensions are accepted: a client may answer as soon as it has seen Hello.
         rules = Rules(most, bool(self._features))
         peer = Peer(self, self._last_peer, Splitter(rules, Limits(max_frame=most)))
         if self._features:
@@ -229,7 +229,7 @@ class Table(Negotiated):
                 if peer.number not in self._peers:  # it has failed; the rest means nothing
                     break
         except DecodeError as error:
-            # No resynchronisation on a live connection: it is as if it had been lost.
+            # No resynchronisation on a live connection: it is treated as lost.
             self._fail(peer, error.code)
         return self._take_happened()
 
@@ -316,7 +316,7 @@ class Table(Negotiated):
     def _find(self, peer: Peer, wanted: bytes, nonce: int) -> None:
         found = [item.instance_id for item in self._apps.get(wanted, ())]
         if len(found) > _MAX_LISTED:
-            # Another part of them each time, so that all get their share of the sockets.
+            # A different part of them each time, so that all get their share of the sockets.
             turn = self._turns.get(wanted, 0) % len(found)
             self._turns[wanted] = turn + _MAX_LISTED
             found = (found[turn:] + found[:turn])[:_MAX_LISTED]
@@ -332,7 +332,7 @@ class Table(Negotiated):
         owner = instance.owner
         mine = self._socket_id(now)
         self._used_ids[mine] = None
-        # Both ends on one connection would be told apart by nothing else.
+        # Nothing else would distinguish two ends on one connection.
         theirs = self._socket_id(now) if owner is peer and not self._is_legacy else mine
         socket = Socket(
             Leg(peer, mine, is_receiver=False),
@@ -472,7 +472,7 @@ class Table(Negotiated):
                 return
             leg.credit -= size
             if target.credit is None:
-                # The far end knows no windows: its connection grants when it takes the bytes.
+                # The far end has no windows: bytes are granted once its connection has taken them.
                 leg.owed += size
                 if leg.owed >= INITIAL_WINDOW // 2 and not target.peer.is_congested:
                     self._repay(leg)
@@ -494,7 +494,7 @@ class Table(Negotiated):
     # --- ends -----------------------------------------------------------------------------------
 
     def _end(self, socket: Socket, reason: Reason, told: Iterable[Leg], now: float) -> None:
-        """The socket is gone; each leg is told at most once, because it is found never again."""
+        """The socket is gone; each leg is told at most once, because it can no longer be found."""
         if socket.is_gone:
             return
         socket.is_gone = True
@@ -580,7 +580,7 @@ class Table(Negotiated):
 
 
 def _agreed(socket: Socket, leg: Leg) -> bytes:
-    """What a leg is told of its socket when it begins."""
+    """What a leg is told about its socket at the start."""
     tags: dict[Tag, bytes] = {}
     if leg.credit is not None:
         tags[Tag.WINDOW] = number(leg.credit)

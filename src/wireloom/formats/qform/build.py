@@ -1,4 +1,4 @@
-"""Python values → QForm fields, converted to what the dictionary says of each (SPEC §4)."""
+"""Python values → QForm fields, converted to the types of the dictionary (SPEC §4)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wireloom.formats.qform.message import Message
 __all__ = ["Partial", "build", "make", "time_text"]
 
 _MOST_DIGITS = 400
-"""Digits before the point of the largest double are 309. A decimal that claims more would only fill
+"""The largest double has 309 digits before the point. A decimal that claims more would only fill
 memory when it is written out."""
 
 _PLAIN_DIGITS = 40
@@ -50,8 +50,8 @@ def build(dictionary: Dictionary, values: Values, *, lenient: bool = False) -> M
 
     Args:
         dictionary: what the fields are.
-        values: names or fids and values; pairs where one field comes twice. The value of a partial
-            field is a `Partial`, or just the data, to go to offset 0.
+        values: names or fids and values; as pairs if a field is repeated. The value of a partial
+            field is a `Partial`, or just the data for offset 0.
         lenient: cut what does not fit, as the reference does, instead of raising.
 
     Raises:

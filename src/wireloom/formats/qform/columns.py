@@ -1,4 +1,4 @@
-"""QForm in columns: how each field's data is written, for the kernel; the rows of its fields."""
+"""QForm in columns: how each field's data is encoded, for the kernel; the rows of its fields."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _WIDE_TYPES: Final = {
     "time": "time",
     "uint": "i64",
 }
-"""Columns for what a dictionary says of a field."""
+"""Column types by what a dictionary says about a field."""
 
 
 class QformColumns(Columns):
@@ -48,7 +48,7 @@ class QformColumns(Columns):
     knows_fields = True
 
     def scan(self, kernel: Any, framer: Any, limits: Limits) -> Any:
-        """How each fid's data is written, and its size."""
+        """How each fid's data is encoded, and its size."""
         table = numbers(FID_MASK + 1)
         for fid, entry in framer._rules.entries.items():
             if entry.tss_type is None:
@@ -74,12 +74,12 @@ class QformColumns(Columns):
         return {_QFORM_TYPES + tss: tss.name.lower() for tss in TssType}
 
     def wide_types(self, options: Mapping[str, Any]) -> Mapping[str, str]:
-        """What the dictionary says of every field."""
+        """What the dictionary says about every field."""
         dictionary = resolve(options.get("dictionary", DEFAULT)) or ()
         return {entry.name: _WIDE_TYPES.get(entry.md_type, "binary") for entry in dictionary}
 
     def field_row(self, item: Any) -> Row:
-        """The value, hint, field id, or place of a partial."""
+        """The value, hint, field id, or offset of a partial."""
         row: Row = {"fid": item.fid, "partial_offset": item.partial_offset, "hint": item.hint}
         if item.partial_offset is None:
             return row | value_row(item.wire_value, item.value, item.scaled)
@@ -87,7 +87,7 @@ class QformColumns(Columns):
         return row | (bytes_text_row(item.data) if is_text else binary_row(item.data))
 
     def payload_of(self, item: Any) -> bytes:
-        """What an opaque holds."""
+        """The bytes of an opaque."""
         is_opaque = item.entry.tss_type is TssType.OPAQUE and not item.entry.is_partial
         return item.data if is_opaque else b""
 

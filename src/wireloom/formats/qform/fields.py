@@ -24,7 +24,7 @@ Value = Any
 FIXED = 0x8000
 """Flag of a fid: the size is the dictionary's. Readers ignore it."""
 PRIMITIVE = 0x4000
-"""Flag of a fid: a field and not a form. Readers ignore it."""
+"""Flag of a fid: it is a field, not a form. Readers ignore it."""
 
 KINDS: Mapping[TssType, Kind] = {
     TssType.NODATA: Kind.OPAQUE,
@@ -50,11 +50,11 @@ KINDS: Mapping[TssType, Kind] = {
     TssType.U_INT: Kind.UINT,
     TssType.U_LONG: Kind.UINT,
 }
-"""Which scalar the data of a type is; of a GROCERY all bytes but the last, which is the hint."""
+"""The kind of scalar of a type's data; for a GROCERY, of all bytes but the last, the hint."""
 
 _GROCERY_SIZES = (5, 9)
 
-# Plain names and a tuple: looking into an enum, or one up in a dict, costs more than the reading.
+# Plain names and a tuple: enum attributes and dict look-ups cost more than the reading itself.
 _GROCERY, _SDATE = TssType.GROCERY, TssType.SDATE
 _KIND_CODES = tuple(int(KINDS[kind]) for kind in TssType)
 _IS_PLAIN = tuple(kind not in (_GROCERY, _SDATE, TssType.STIME) for kind in TssType)
@@ -65,13 +65,13 @@ class Field:
     """One field, as on the wire, with its dictionary entry. `value` is the typed view of it."""
 
     entry: Entry
-    """What the dictionary says of it. A message carries the entries of its own fields only."""
+    """What the dictionary says about it. A message carries only the entries of its own fields."""
     data: bytes
     """The data bytes, without lengths and padding."""
     partial_offset: int | None = None
     """Where a partial's data goes; None for other fields."""
     wire_fid: int = -1
-    """The id with its flag bits, as on the wire; -1 takes the bits that a writer sets."""
+    """The id with its flag bits, as on the wire; -1: the bits that a writer sets."""
     pad: int = 0
     """The byte after data of odd size. Written as 0, ignored and kept by readers."""
 
@@ -142,7 +142,7 @@ class Field:
 
     @property
     def is_variable(self) -> bool:
-        """Whether a length stands before the data."""
+        """Whether a length precedes the data."""
         return not (self.entry.is_fixed or self.entry.is_partial)
 
     @property
@@ -163,8 +163,8 @@ class Field:
     def wire_value(self) -> str | bytes | bool | int | float:
         """The value by its type alone: the real of a GROCERY, the text of a date or a time.
 
-        Data whose size the type does not have is its own value, and so is a patch (a partial): it
-        may hold half of anything, and a NUL does not end it.
+        Data of a size that the type does not allow is its own value, and so is a patch (a partial):
+        it may hold a part of anything, and a NUL does not end it.
         """
         kind, data = self.type, self.data
         if self.entry.is_partial:
@@ -219,7 +219,7 @@ class Field:
         return meaning(self.name, self.wire_value)
 
     def why_not_canonical(self) -> str | None:
-        """What a writer would have put otherwise; None if nothing."""
+        """How it differs from what a writer would emit; None if it does not."""
         entry, data = self.entry, self.data
         if self.wire_fid != canonical_fid(entry):
             return f"fid flags {self.wire_fid >> 14:#x} that writers set otherwise"
@@ -247,7 +247,7 @@ def canonical_fid(entry: Entry) -> int:
 
 
 def prefix_len(entry: Entry) -> int:
-    """Bytes before the data: fid, and what the field's kind puts behind it."""
+    """Bytes before the data: fid, and what the field's kind puts after it."""
     if entry.is_partial:
         return 6
     if entry.is_fixed:
@@ -262,7 +262,7 @@ def encode_field(field: Field) -> bytes:
     """The bytes of a field.
 
     Raises:
-        EncodeError: its parts do not go together.
+        EncodeError: its parts contradict each other.
     """
     reason = _misfit(field)
     if reason is not None:
@@ -281,7 +281,7 @@ def encode_field(field: Field) -> bytes:
 
 
 def _misfit(field: Field) -> str | None:
-    """Why the parts of a field do not go together; None if they do."""
+    """Why the parts of a field contradict each other; None if they do not."""
     entry, size, offset = field.entry, len(field.data), field.partial_offset
     if entry.tss_type is None:
         return f"{entry.name} is a form, not a field"

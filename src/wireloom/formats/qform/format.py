@@ -69,7 +69,7 @@ class Qform(Format):
         """The options with the dictionary that they name.
 
         Raises:
-            OptionError: it is nothing of this kind.
+            OptionError: it is not a dictionary.
             SourceError: it cannot be found or read.
         """
         if "dictionary" in given:
@@ -90,7 +90,7 @@ class Qform(Format):
         Raises:
             DecodeError: the bytes are not such a message, or the dictionary does not have all of
                 its fields (see `wireloom.formats.qform.decode`).
-            OptionError: the dictionary is nothing of the kind.
+            OptionError: the option is not a dictionary.
             SourceError: the dictionary cannot be found or read.
         """
         return message.decode(data, resolve(dictionary), limits, strict=strict)
@@ -107,13 +107,13 @@ class Qform(Format):
         """A new framer for one stream whose first byte has that offset.
 
         Raises:
-            OptionError: the dictionary is nothing of the kind.
+            OptionError: the option is not a dictionary.
             SourceError: the dictionary cannot be found or read.
         """
         return Scanner(self.name, Rules(resolve(dictionary)), limits, offset)
 
     def detect(self, data: bytes) -> int:
-        """Sure when the magic stands and the length fits, less so when bytes are missing."""
+        """Sure if the magic is there and the length fits, less so if bytes are missing."""
         return HEADER.detect(data)
 
     def from_dict(self, d: Json) -> message.Message:
@@ -136,7 +136,7 @@ class Qform(Format):
         """The field tree of the message at the start of `data`, up to where it cannot be read.
 
         Raises:
-            OptionError: the dictionary is nothing of the kind.
+            OptionError: the option is not a dictionary.
             SourceError: the dictionary cannot be found or read.
         """
         return show.outline(data, resolve(dictionary), limits, strict=strict)

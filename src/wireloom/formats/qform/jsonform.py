@@ -1,7 +1,7 @@
 """A QForm message ↔ JSON, with the keys that the vectors use (SPEC §6).
 
 ``value`` is for people and for writing by hand; ``raw`` is added where the value alone would not
-give the same bytes again. Every field has what the dictionary said of it, so that reading the JSON
+give the same bytes again. Every field has what the dictionary said about it, so reading the JSON
 back needs no dictionary.
 """
 

@@ -31,7 +31,7 @@ class Message(Lookup[Field], BaseMessage):
 
     fields: tuple[Field, ...] = ()
     trailer: bytes = b""
-    """A fid 0 at the very end, which readers ignore; writers put none."""
+    """A fid 0 at the very end, which readers ignore and writers do not emit."""
 
     @property
     def type_name(self) -> str:

@@ -26,13 +26,13 @@ _KEPT: Final = 16
 
 
 def resolve(given: Given) -> Dictionary | None:
-    """The dictionary that is meant: itself, a path, a text, `DEFAULT`; None if there is none.
+    """The dictionary for an option: itself, a path, a text, `DEFAULT`; None if there is none.
 
     What a path leads to is read once, and again when the file has changed.
 
     Raises:
         SourceError: it cannot be found or read.
-        OptionError: it is nothing of this kind.
+        OptionError: it is not a dictionary.
     """
     if given is None or isinstance(given, Dictionary):
         return given
@@ -57,7 +57,7 @@ def _load(kind: type, source: str | bytes, state: object) -> Dictionary:
 
 
 def _state(source: str | bytes) -> object:
-    """Something that changes when the files do; included files are not looked at."""
+    """A value that changes when the files do; included files are not considered."""
     if isinstance(source, bytes) or "\n" in source or "{" in source:
         return None
     inside = (os.path.join(source, name) for name in _NAMES)  # if it is a directory

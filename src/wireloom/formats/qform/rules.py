@@ -1,4 +1,4 @@
-"""QForm bytes → frames: how a stream of messages back to back is cut."""
+"""QForm bytes → frames: how a stream of messages is cut."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Rules(HeaderRules):
         self.entries: Mapping[int, Entry] = dictionary.by_fid if dictionary else {}
 
     def check(self, data: bytes | bytearray, pos: int, end: int, steps: int | None) -> bool:
-        """Whether the fields fill the frame exactly; False where the dictionary does not know.
+        """Whether the fields fill the frame exactly; False if the dictionary lacks a field.
 
         Raises:
             DecodeError: the length is odd, or the fields do not end where the message does.
@@ -36,8 +36,8 @@ class Rules(HeaderRules):
                     return False
                 count += 1
         except InvalidFieldError as error:
-            # A fid that is not known says nothing of the length, unless another message starts
-            # there. What is behind the frame may not be there yet.
+            # An unknown fid says nothing about the length, unless another message starts there.
+            # What follows the frame may not have arrived yet.
             magic = data[error.offset : min(error.offset + len(MAGIC), end)]
             if magic == MAGIC or error.code == "null_fid":
                 raise

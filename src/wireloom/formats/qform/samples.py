@@ -1,4 +1,4 @@
-"""Canonical messages of the system fields, which decode without a dictionary of one's own."""
+"""Canonical messages of the system fields, which decode without a dictionary."""
 
 from __future__ import annotations
 

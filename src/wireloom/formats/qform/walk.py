@@ -1,6 +1,6 @@
 """QForm bytes → field slots: the one walker for decoding, outlines and framing (SPEC §1, §2).
 
-A slot says where the parts of a field lie; no field object is made here. Every check is against the
+A slot says where the parts of a field are; no field object is made here. Every check is against the
 end of the *message*, never the buffer's.
 """
 
@@ -33,7 +33,7 @@ FID_MASK = 0x3FFF
 """The id in the two bytes that start a field; the other two bits are flags that readers ignore."""
 
 MAX_SHORT = 0xFFFF
-"""Dictionary sizes up to here give a variable field a length of two bytes, larger ones of four."""
+"""Dictionary sizes up to this give a variable field a length of two bytes, larger ones four."""
 
 _U16, _U32 = struct.Struct(">H"), struct.Struct(">I")
 
@@ -41,7 +41,7 @@ Slot = tuple[int, int, Entry, int, int, int, int]
 """start, wire_fid, entry, data_at, data_end, partial_offset, end.
 
 The data lies in ``[data_at, data_end)`` and the pad byte, if there is one, in ``[data_end, end)``.
-`partial_offset` is -1 for a field that is no partial.
+`partial_offset` is -1 for a field that is not a partial.
 """
 
 
@@ -54,7 +54,7 @@ def walk(
 ) -> Iterator[Slot]:
     """The slots of the fields in ``data[pos:end]``, in order.
 
-    A fid 0 that no entry has is taken as the last two bytes only. It gives no slot: the last slot
+    A fid 0 without an entry is accepted as the last two bytes only. It gives no slot: the last slot
     then ends two bytes before `end`.
 
     Raises:

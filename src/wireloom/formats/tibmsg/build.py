@@ -1,4 +1,4 @@
-"""Python values → TibMsg fields, with the type, size and hint each value asks for (SPEC §4)."""
+"""Python values → TibMsg fields, with the type, size and hint that suit each value (SPEC §4)."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _typed(field: Field, type: FieldType | None) -> Field:
 
 
 def _nested(value: Value, type: FieldType | None) -> tuple[Field, ...] | None:
-    """The fields that a value stands for; None if it is no message."""
+    """The fields that a value stands for; None if it is not a message."""
     if isinstance(value, Mapping):
         return _fields(value)
     if isinstance(value, Lookup):  # a message, or a field that holds one

@@ -26,7 +26,7 @@ class TibMsgColumns(Columns):
     walker = TIBMSG
 
     def scan(self, kernel: Any, framer: Any, limits: Limits) -> Any:
-        """The kernel knows all that there is to know."""
+        """The kernel needs nothing from the options."""
         made = (framerules.FORMAT_TIBMSG, numbers(1), 0)
         return kernel.Scan(kernel.HeaderRules(*made, limits.max_frame, True))
 
@@ -41,7 +41,7 @@ class TibMsgColumns(Columns):
         return types | arrays
 
     def field_row(self, item: Any) -> Row:
-        """The value, hint or place of a partial."""
+        """The value, hint or offset of a partial."""
         if item.type == FieldType.MESSAGE:
             return {}
         if item.type == FieldType.ARRAY:
@@ -61,7 +61,7 @@ class TibMsgColumns(Columns):
         return [("", item.fields)] if item.type == FieldType.MESSAGE else None
 
     def payload_of(self, item: Any) -> bytes:
-        """What an opaque holds."""
+        """The bytes of an opaque."""
         return item.data if item.type == FieldType.OPAQUE else b""
 
 

@@ -64,7 +64,7 @@ class Field(Lookup["Field"]):
     fields: tuple[Field, ...] = ()
     """The fields of a nested message."""
     form: int = 0
-    """How it is spelt where the wire allows several ways; see `Form`."""
+    """How it is encoded where the wire allows several ways; see `Form`."""
 
     @classmethod
     def of(
@@ -76,7 +76,7 @@ class Field(Lookup["Field"]):
         size: int | None = None,
         hint: int | Hint | None = None,
     ) -> Field:
-        """A field for a Python value, with the type and hint that the value asks for.
+        """A field for a Python value, with the type and hint that suit the value.
 
         Args:
             name: its name.
@@ -132,7 +132,7 @@ class Field(Lookup["Field"]):
 
     @property
     def hint_number(self) -> int | None:
-        """The hint as a number; None if there is none, or it is no number."""
+        """The hint as a number; None if there is none, or it is not a number."""
         hint = self.hint
         return None if hint is None or self.type in (8, 9) else hint.number
 
@@ -153,7 +153,7 @@ class Field(Lookup["Field"]):
 
     @property
     def elements(self) -> tuple[Scalar, ...]:
-        """The elements of an array, without bytes left over; empty for other types."""
+        """The elements of an array, without leftover bytes; empty for other types."""
         kind, size = self.element_type, self.element_size
         if not kind or not size:
             return ()
@@ -221,7 +221,7 @@ class Field(Lookup["Field"]):
         )
 
     def why_not_canonical(self) -> str | None:
-        """What a writer would have put otherwise; None if nothing."""
+        """How it differs from what a writer would emit; None if it does not."""
         if self.form:
             return f"a form that writers do not use ({self.form:#x})"
         kind, size = self.type, len(self.data)
@@ -317,7 +317,7 @@ _SIZED = (FieldType.ARRAY, FieldType.PARTIAL)
 
 
 def _misfit(field: Field, name: bytes) -> str | None:
-    """Why the parts of a field do not go together; None if they do."""
+    """Why the parts of a field contradict each other; None if they do not."""
     kind, form, hint = field.type, field.form, field.hint
     if form and (
         form & ~Form.ALL

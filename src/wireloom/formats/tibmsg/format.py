@@ -35,7 +35,7 @@ _SUMMARIES = {
 
 
 class TibMsgRules(HeaderRules):
-    """How a stream of messages back to back is cut."""
+    """How a stream of messages is cut."""
 
     header = HEADER
 
@@ -83,7 +83,7 @@ class TibMsgFormat(Format):
         return Scanner(self.name, TibMsgRules(), limits, offset)
 
     def detect(self, data: bytes) -> int:
-        """Sure when the magic stands and the length fits, less so when bytes are missing."""
+        """Sure if the magic is there and the length fits, less so if bytes are missing."""
         return HEADER.detect(data)
 
     def from_dict(self, d: Json) -> message.Message:
@@ -109,7 +109,7 @@ class TibMsgFormat(Format):
         return COLUMNS
 
     def samples(self) -> Mapping[str, bytes]:
-        """One canonical message a type, and some of several fields."""
+        """One canonical message per type, and some with several fields."""
         return samples()
 
 

@@ -122,7 +122,7 @@ def _put_hint(out: Json, hint: Hint) -> None:
 
 
 def field_from_dict(d: Json, depth: int = 0) -> Field:
-    """The field that `field_to_dict` described; ``md`` is not looked at, it follows from the rest.
+    """The field that `field_to_dict` described; ``md`` is ignored, it follows from the rest.
 
     Raises:
         EncodeError: the object is not such a field.

@@ -68,7 +68,7 @@ class Message(Lookup[Field], BaseMessage):
 _TYPES = tuple(FieldType(code) if 1 <= code <= 10 else FieldType.MESSAGE for code in range(16))
 _UINT_HINTS = tuple(Hint(FieldType.UINT, 1, bytes((n,))) for n in range(256))
 
-# Plain names of this module: looking into an enum costs as much as the rest of a field's flags.
+# Plain names of this module: enum attributes cost as much as the rest of a field's flags.
 _MESSAGE = FieldType.MESSAGE
 _OTHER_SIZE, _OTHER_FLAG, _NO_NUL = Form.OTHER_SIZE, Form.OTHER_FLAG, Form.NO_NUL
 

@@ -44,7 +44,7 @@ class Form:
 
 
 class Hint(NamedTuple):
-    """What follows the data: a scalar of its own. For array and partial only its type and size."""
+    """What follows the data: a scalar. For array and partial, only its type and size."""
 
     type: FieldType
     size: int
@@ -64,7 +64,7 @@ class Hint(NamedTuple):
 
     @property
     def value(self) -> Scalar:
-        """The hint by its type."""
+        """The hint's value, read by its type."""
         return read(self.type, self.data)
 
     @property

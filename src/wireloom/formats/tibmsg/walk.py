@@ -1,6 +1,6 @@
 """TibMsg bytes → field slots: the one walker for decoding, outlines and framing (SPEC §1, §2).
 
-A slot says where the parts of a field lie; no field object is made here. Every check is against the
+A slot says where the parts of a field are; no field object is made here. Every check is against the
 end of the *message* that the field is in, never the buffer's.
 """
 
@@ -30,8 +30,8 @@ _IS_SCALAR = tuple(code in (2, 3, 4, 5, 6, 7, 10) for code in range(16))
 Slot = tuple[int, int, int, int, int, int, int, int, int]
 """start, key_at, key, data_at, data_end, hint_key, hint_size, hint_at, end.
 
-The name lies in ``[start + 1, key_at)`` and the data in ``[data_at, data_end)``. Without a hint
-`hint_key` is -1; otherwise its data lies in ``[hint_at, end)``, empty for array and partial.
+The name is in ``[start + 1, key_at)`` and the data in ``[data_at, data_end)``. Without a hint,
+`hint_key` is -1; otherwise its data is in ``[hint_at, end)``, empty for array and partial.
 """
 
 
@@ -46,12 +46,12 @@ def walk(
     """The slots of the fields in ``data[pos:end]``, in order.
 
     The slot of a nested message is followed by those of its fields and then by None. With `deep`
-    false nested messages are stepped over, and there is no None.
+    false, nested messages are skipped, and there is no None.
 
     Raises:
         DecodeError: a field cannot be read. Its path is that of the failing field.
     """
-    ends: list[int] = []  # of the messages around the current one
+    ends: list[int] = []  # of the enclosing messages
     indexes: list[int] = []
     index = 0
     left = limits.max_fields

@@ -1,4 +1,4 @@
-"""Python values → TibrvMsg fields, with the type and size that each value asks for (SPEC §5)."""
+"""Python values → TibrvMsg fields, with the type and size that suit each value (SPEC §5)."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _data(kind: FieldType, value: Value, size: int | None) -> bytes:
 def _sequence(
     name: str | None, values: Sequence[Any], type: FieldType | None, fid: int | None
 ) -> Field:
-    """A message, or an array of the type that its elements ask for."""
+    """A message, or an array of the type that suits its elements."""
     if type is None:
         type = _array_type(values)
     if type == FieldType.MESSAGE and all(isinstance(value, Field) for value in values):

@@ -22,7 +22,7 @@ Unwrap = Callable[[str, bytes], BaseMessage]
 """Decodes a carried message, given the name of its format and its bytes."""
 
 _TYPES = {code.value: code for code in FieldType}
-# Plain names of this module: looking into an enum costs as much as the rest of a field's flags.
+# Plain names of this module: enum attributes cost as much as the rest of a field's flags.
 _MESSAGE, _ARRAY_MSG = FieldType.MESSAGE, FieldType.ARRAY_MSG
 _MESSAGE_CODE, _ARRAY_MSG_CODE = _MESSAGE.value, _ARRAY_MSG.value
 _NO_NUL = Form.NO_NUL
@@ -78,7 +78,7 @@ def _decode(data: bytes, end: int, limits: Limits, dialect: Dialect) -> Message:
     is_document = dialect == "document"
     out: list[Field] = []
     messages: list[Message] = []
-    # Per message array or message around the current fields: the lists and field to go back to.
+    # For each enclosing message or message array: the lists and field to return to.
     stack: list[tuple[list[Field], list[Message], Field | None]] = []
     for slot in walk(data, HEADER_LEN, end, limits, document=is_document):
         if slot is None:
@@ -107,7 +107,7 @@ def _decode(data: bytes, end: int, limits: Limits, dialect: Dialect) -> Message:
 
 
 def field_at(data: bytes, slot: Slot, is_document: bool) -> Field:
-    """The field in a slot; a message or message array without what is in it."""
+    """The field in a slot; a message or message array without its contents."""
     start, type_at, code, data_at, data_end = slot
     raw = data[start + 1 : type_at]
     form, fid = 0, None

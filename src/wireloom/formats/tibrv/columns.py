@@ -1,4 +1,4 @@
-"""TibrvMsg in columns: how each type is written, for the kernel; the rows of its fields."""
+"""TibrvMsg in columns: how each type is encoded, for the kernel; the rows of its fields."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TibrvColumns(Columns):
     has_hints = False
 
     def scan(self, kernel: Any, framer: Any, limits: Limits) -> Any:
-        """How each type's size is written and what its data looks like; the readings to try."""
+        """How each type's size is encoded and what its data looks like; the dialects to try."""
         table = numbers(256)
         for code in FieldType:
             value = framecheck.RV_LITERAL if code in LITERAL_SIZED else framecheck.RV_ANY
@@ -65,7 +65,7 @@ class TibrvColumns(Columns):
         return kernel.Scan(kernel.HeaderRules(*made, limits.max_frame, True))
 
     def is_walked(self, options: Mapping[str, Any]) -> bool:
-        """Not as the document prints it: that reading is only tried by the object path."""
+        """Not in the document's dialect, which only the object path tries."""
         return options.get("dialect") != "document"
 
     def type_slots(self) -> Mapping[int, str]:
@@ -95,7 +95,7 @@ class TibrvColumns(Columns):
         return [("", item.fields)] if item.type == FieldType.MESSAGE else None
 
     def payload_of(self, item: Any) -> bytes:
-        """What an opaque holds."""
+        """The bytes of an opaque."""
         return item.data if item.type == FieldType.OPAQUE else b""
 
     def unpacker(self, item: Any) -> Callable[[int], str] | None:

@@ -40,7 +40,7 @@ def _bad(reason: str, offset: int) -> InvalidFieldError:
 
 
 def check_subject(data: Data, pos: int, end: int) -> None:
-    """See that segments fill the data exactly.
+    """Check that segments fill the data exactly.
 
     Raises:
         InvalidFieldError: they do not.
@@ -60,7 +60,7 @@ def check_subject(data: Data, pos: int, end: int) -> None:
 
 
 def read_subject(data: bytes) -> str:
-    """The segments of checked data with dots between them."""
+    """The segments of checked data, joined with dots."""
     parts, pos = [], 1
     while pos < len(data):
         stop = pos + data[pos]
@@ -84,7 +84,7 @@ def subject_data(subject: str) -> bytes:
 
 
 def check_strings(data: Data, pos: int, end: int) -> None:
-    """See that a string array holds as many strings as it says, and nothing else.
+    """Check that a string array holds as many strings as it says, and nothing else.
 
     Raises:
         InvalidFieldError: it does not.
@@ -104,7 +104,7 @@ def read_strings(data: bytes) -> tuple[str, ...]:
 
 
 def check_messages(data: Data, pos: int, end: int) -> None:
-    """See that a message array has a count; the walker looks at its elements.
+    """Check that a message array has a count; the walker checks its elements.
 
     Raises:
         InvalidFieldError: it has none.
@@ -114,7 +114,7 @@ def check_messages(data: Data, pos: int, end: int) -> None:
 
 
 def check_xml(data: Data, pos: int, end: int) -> None:
-    """See that an xml field starts with a length; the rest is unpacked only when asked for.
+    """Check that an xml field starts with a length; the rest is unpacked only on request.
 
     Raises:
         InvalidFieldError: it does not.
@@ -163,8 +163,8 @@ def read_xml(data: bytes, max_size: int = MAX_XML) -> str:
 def modest_xml(data: bytes) -> str | None:
     """The text of an xml field for views that show all fields; None if it cannot be unpacked.
 
-    Also None for a text far longer than its stream, so that a small hostile message cannot make a
-    view of it large. Markup shrinks to a fifth or a tenth.
+    Also None for a text far longer than its stream, so that a small hostile message cannot produce
+    a huge view. Markup shrinks to a fifth or a tenth.
     """
     try:
         return read_xml(data, 16 * len(data) + 1024)
@@ -227,7 +227,7 @@ CHECKS: Mapping[int, Callable[[Data, int, int], None]] = {
     FieldType.ARRAY_STR: check_strings,
     FieldType.ARRAY_MSG: check_messages,
 }
-"""What the walker sees to before a field is made, by type."""
+"""What the walker checks before a field is made, by type."""
 
 _SIZES: Mapping[int, tuple[int, ...]] = {
     FieldType.DATETIME: (8,),
@@ -243,7 +243,7 @@ _ELEMENTS: Mapping[int, int] = {code: size for code, (_, size, _) in ARRAY_CODES
 
 
 def check_plausible(code: int, data: Data, pos: int, end: int) -> None:
-    """See that the data looks as the document's reading of its size says (SPEC §6).
+    """Check that the data fits the document's reading of its size (SPEC §6).
 
     Raises:
         InvalidFieldError: an impossible size, or a string that does not end with its NUL.

@@ -41,7 +41,7 @@ _SUMMARIES = {
 
 
 class TibrvRules(HeaderRules):
-    """How a stream of messages back to back is cut."""
+    """How a stream of messages is cut."""
 
     header = HEADER
 
@@ -123,7 +123,7 @@ class TibrvFormat(Format):
             return message
 
         def by_name(name: str, carried: bytes) -> BaseMessage:
-            # A format does not import another one; the registry finds it when it is met.
+            # A format does not import another one; the registry finds it when it occurs.
             from wireloom.formats import get
 
             return get(name).decode(carried, limits=limits, strict=strict)
@@ -143,7 +143,7 @@ class TibrvFormat(Format):
         return Scanner(self.name, TibrvRules(dialect), limits, offset)
 
     def detect(self, data: bytes) -> int:
-        """Sure when the magic stands and the length fits, less so when bytes are missing."""
+        """Sure if the magic is there and the length fits, less so if bytes are missing."""
         return HEADER.detect(data)
 
     def from_dict(self, d: Json) -> Message:
@@ -177,7 +177,7 @@ class TibrvFormat(Format):
         return COLUMNS
 
     def samples(self) -> Mapping[str, bytes]:
-        """One canonical message a type, and some of several fields."""
+        """One canonical message per type, and some with several fields."""
         return samples()
 
 

@@ -60,7 +60,7 @@ class Field(Lookup["Field"]):
     messages: tuple[Message, ...] = ()
     """The elements of a message array."""
     form: int = 0
-    """How it is spelt where the wire allows several ways; see `Form`."""
+    """How it is encoded where the wire allows several ways; see `Form`."""
 
     @classmethod
     def of(
@@ -72,7 +72,7 @@ class Field(Lookup["Field"]):
         size: int | None = None,
         fid: int | None = None,
     ) -> Field:
-        """A field for a Python value, with the type that the value asks for.
+        """A field for a Python value, with the type that suits the value.
 
         Args:
             name: its name.
@@ -80,7 +80,7 @@ class Field(Lookup["Field"]):
                 list (array), and a mapping or a sequence of fields (message).
             type: if it is not the obvious one, such as `FieldType.SUBJECT` for a text.
             size: bytes of a number.
-            fid: field id to put behind the name.
+            fid: field id to put after the name.
 
         Raises:
             EncodeError: there is no way to write this value.
@@ -113,7 +113,7 @@ class Field(Lookup["Field"]):
 
     @property
     def time_parts(self) -> tuple[int, int] | None:
-        """A datetime's seconds and microseconds as they stand; None for other types and sizes."""
+        """A datetime's seconds and microseconds as on the wire; None for other types and sizes."""
         if self.type != FieldType.DATETIME or len(self.data) != 8:
             return None
         sec, usec = _U32X2.unpack(self.data)
@@ -124,7 +124,7 @@ class Field(Lookup["Field"]):
 
         Raises:
             LimitError: it is longer than `max_size`.
-            DecodeError: it cannot be unpacked, or this is no xml field.
+            DecodeError: it cannot be unpacked, or this is not an xml field.
         """
         if self.type != FieldType.XML:
             raise DecodeError(f"{self.type.name.lower()} is no xml", code="type")
@@ -150,7 +150,7 @@ class Field(Lookup["Field"]):
         return self.elements
 
     def why_not_canonical(self) -> str | None:
-        """What a writer would have put otherwise; None if nothing."""
+        """How it differs from what a writer would emit; None if it does not."""
         if self.form:
             return f"a form that writers do not use ({self.form:#x})"
         kind, size = self.type, len(self.data)
@@ -178,7 +178,7 @@ class Message(Lookup[Field], BaseMessage):
 
     fields: tuple[Field, ...] = ()
     dialect: Dialect = field(default="standard", compare=False)
-    """How it was read: ``document`` if one-byte sizes counted themselves. Written standard."""
+    """How it was read: ``document`` if one-byte sizes counted themselves. Written as standard."""
 
     @property
     def type_name(self) -> str:
@@ -210,7 +210,7 @@ class Message(Lookup[Field], BaseMessage):
         return payloads(self.fields, FieldType.OPAQUE)
 
     def carried(self) -> Carried | None:
-        """The TibMsg or QForm that this message only wraps; None if it is a message of its own.
+        """The TibMsg or QForm that this message merely wraps; None if it is a message in itself.
 
         That is so when the first field is an opaque of a certain name whose data starts with the
         other format's magic (SPEC §4).
@@ -233,7 +233,7 @@ _CARRIERS = {
     "_data_": (_TIBMSG, _QFORM),
 }
 _MIN_CARRIER = 19
-"""Bytes of fields that a wrapping message has at least."""
+"""The least bytes of fields in a wrapping message."""
 
 
 quick_field = quick(Field)
@@ -259,7 +259,7 @@ class _Level:
         self.index = index
         self.field = field
         self.rest = iter(field.messages)  # of an array, those still to be written
-        self.done: list[bytes] = []  # and those that are
+        self.done: list[bytes] = []  # and those already written
 
     def place(self, error: EncodeError) -> None:
         if self.field.type == FieldType.ARRAY_MSG:
@@ -323,7 +323,7 @@ def encode_fields(fields: tuple[Field, ...]) -> bytes:
 
 
 def _name_bytes(item: Field) -> bytes:
-    """The name as it stands on the wire, with NUL and fid."""
+    """The name as it is on the wire, with NUL and fid."""
     if item.name is None:
         if item.fid is not None:
             raise EncodeError("a field id needs a name")
@@ -346,7 +346,7 @@ def _name_bytes(item: Field) -> bytes:
 
 
 def _check(item: Field) -> None:
-    """See that the parts of a field go together."""
+    """Check that the parts of a field agree."""
     kind = item.type
     is_message = kind == FieldType.MESSAGE
     if (

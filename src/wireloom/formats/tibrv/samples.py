@@ -40,7 +40,7 @@ def _fields() -> dict[str, list[Field]]:
         "real": [Field.of("F64", 1.125), Field.of("F32", -0.5, size=4)],
         "encrypted": [Field.of("SECRET", b"\xb8\x15", type=FieldType.ENCRYPTED)],
         "array": [Field.of(code.name, [0, 1, 100], type=code) for code in ARRAY_CODES],
-        # Stored, not packed: the bytes must not depend on the zlib that is installed.
+        # Stored, not compressed: the bytes must not depend on the installed zlib.
         "xml": [Field.of("DOC", _stored(b"<a><b>1</b></a>"), type=FieldType.XML)],
         "array_str": [Field.of("NAMES", ["one", "", "three"])],
         "array_msg": [Field.of("ROWS", [{"i": 0}, {"i": 10, "s": "elem"}, {}])],

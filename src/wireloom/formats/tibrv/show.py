@@ -27,7 +27,7 @@ def outline(
     if data[4:8] == MAGIC:
         root.add("length", 0, 4, int.from_bytes(data[:4], "big"), "bytes of the whole message")
         root.add("magic", 4, 4, MAGIC.hex())
-    # Which dialect to show is the decoder's to say; an unreadable message is shown as standard.
+    # The decoder decides which dialect to show; an unreadable message is shown as standard.
     problem: DecodeError | None = None
     is_document = dialect == "document"
     try:

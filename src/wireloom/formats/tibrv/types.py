@@ -49,7 +49,7 @@ KINDS: Final = {
     FieldType.REAL: Kind.REAL,
     FieldType.ENCRYPTED: Kind.OPAQUE,
 }
-"""The types that hold one scalar, and which."""
+"""The types that hold one scalar, and its kind."""
 
 ARRAY_CODES: Final = {
     FieldType.ARRAY_I8: (Kind.INT, 1, "b"),
@@ -86,14 +86,14 @@ class Form:
     NO_NUL = 0x004
     """The name has no NUL."""
     MAGIC_SHIFT = 8
-    """From here on, for a nested message: its magic, exclusive-or the right one."""
+    """From here on, for a nested message: its magic XOR the right one."""
 
 
 _SUBJECT, _ARRAY_MSG = FieldType.SUBJECT.value, FieldType.ARRAY_MSG.value
 
 
 def canonical_size_form(code: int, size: int) -> int:
-    """The form of the size that writers use for so much data: 1, 2 or 3 (SPEC §2.1)."""
+    """The form of the size that writers use for data of that length: 1, 2 or 3 (SPEC §2.1)."""
     if code == _SUBJECT:
         return 2
     if code == _ARRAY_MSG or size >= 30_000:

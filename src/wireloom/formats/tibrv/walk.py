@@ -1,6 +1,6 @@
 """TibrvMsg bytes → field slots: the one walker for decoding, outlines and framing (SPEC §1, §2).
 
-A slot says where the parts of a field lie; no field object is made here. Every check is against the
+A slot says where the parts of a field are; no field object is made here. Every check is against the
 end of the *message* that the field is in, never the buffer's.
 """
 
@@ -31,7 +31,7 @@ _MESSAGE, _ARRAY_MSG = FieldType.MESSAGE.value, FieldType.ARRAY_MSG.value
 _LONG = 0x7A
 _MARKERS = (0x79, _LONG)
 
-# How the size of each type is written; 0: there is no such type.
+# How the size of each type is encoded; 0: there is no such type.
 _LITERAL, _ANY, _OWN = 1, 2, 3
 _SIZING = bytearray(256)
 for _type in FieldType:
@@ -39,12 +39,12 @@ for _type in FieldType:
 _SIZING[_MESSAGE] = _OWN
 
 _STRUCTURED = bytes(code == _MESSAGE or code in CHECKS for code in range(256))
-"""Types whose content is looked at."""
+"""Types whose content is checked."""
 
 Slot = tuple[int, int, int, int, int]
 """start, type_at, code, data_at, data_end.
 
-The name lies in ``[start + 1, type_at)``, the size in ``[type_at + 1, data_at)``, the data in
+The name is in ``[start + 1, type_at)``, the size in ``[type_at + 1, data_at)``, the data in
 ``[data_at, data_end)``. The data of a message starts with its length, which is also the size.
 """
 
@@ -55,7 +55,7 @@ class _Level:
     __slots__ = ("elements", "end", "index", "is_array", "is_open", "position")
 
     def __init__(self, end: int, index: int, elements: list[tuple[int, int]] | None = None) -> None:
-        self.end = end  # of the message that holds the field
+        self.end = end  # of the message that contains the field
         self.index = index  # of the field
         self.elements = iter(elements or ())  # of an array, those still to come
         self.is_array = elements is not None
@@ -81,7 +81,7 @@ def walk(
 
     The slot of a nested message is followed by those of its fields and then by None. That of a
     message array is followed by its elements, each a slot with the code `ELEMENT`, its fields and
-    None, and then by None. With `deep` false the content of a field is not looked at.
+    None, and then by None. With `deep` false the content of a field is not checked.
 
     Args:
         data: what holds the message.

@@ -57,7 +57,7 @@ class Conversation:
     def segment(
         self, side: int, payload: bytes, *, seq: int | None = None, flags: int = ACK
     ) -> Packet:
-        """One segment of the client (0) or the server (1); `seq` if not the next one."""
+        """One segment of the client (0) or the server (1); `seq` if not the next in sequence."""
         me, other = self._sides[side], self._sides[1 - side]
         packet = tcp(
             me.address,
@@ -100,7 +100,7 @@ class Conversation:
         yield self.segment(1, b"", flags=FIN | ACK)
 
     def reset(self) -> Iterator[Packet]:
-        """The client breaks the connection off."""
+        """The client resets the connection."""
         yield self.segment(0, b"", flags=RST)
 
 

@@ -1,4 +1,4 @@
-"""What happens to packets: a bad network and a bad capture."""
+"""What can happen to packets in a bad network and a bad capture."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["Disturber", "Faults", "disturb"]
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """How likely each packet suffers what, from 0 to 1."""
+    """The probability of each fault per packet, from 0 to 1."""
 
     reorder: float = 0.0
     loss: float = 0.0
     duplicates: float = 0.0
     corruption: float = 0.0
-    """One bit is wrong, behind `Packet.body`."""
+    """One bit is wrong, after `Packet.body`."""
     cut: float = 0.0
     """Only a part was captured."""
     offload: float = 0.0
@@ -28,7 +28,7 @@ class Faults:
     zero: float = 0.0
     """The checksum is zero: a network card was to fill it in."""
     distance: int = 8
-    """How many packets a late or repeated one is behind."""
+    """By how many packets a late or repeated one is delayed."""
 
     @property
     def is_any(self) -> bool:
@@ -50,7 +50,7 @@ class Disturber:
         """How often each kind of fault happened."""
 
     def push(self, packet: Packet) -> tuple[list[Packet], bool]:
-        """What is captured now, and whether any of this packet's bytes is lost or wrong."""
+        """The packets captured now, and whether any byte of this packet is lost or wrong."""
         faults, random, number = self._faults, self._random, self._number
         self._number += 1
         self._now_ns = packet.ts_ns

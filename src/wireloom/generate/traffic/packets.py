@@ -42,7 +42,7 @@ class Packet:
     length: int | None = None
     """Bytes on the wire, if not all were captured."""
     body: int = 0
-    """Where its payload starts: damage that is made up leaves what is before it alone."""
+    """Where its payload starts: simulated damage leaves the bytes before it alone."""
 
     def cut(self, snap: int) -> Packet:
         """The same packet of which only the first `snap` bytes were captured."""
@@ -50,7 +50,7 @@ class Packet:
 
 
 def checksum(*parts: bytes) -> int:
-    """The Internet checksum of all parts in a row."""
+    """The Internet checksum of all parts joined."""
     data = b"".join(parts)
     data += bytes(len(data) % 2)
     total: int = sum(struct.unpack(f">{len(data) // 2}H", data))
@@ -96,7 +96,7 @@ def ipv6(
     *,
     extensions: Sequence[tuple[int, bytes]] = (),
 ) -> bytes:
-    """An IPv6 packet; each extension is its number and its bytes behind the first one."""
+    """An IPv6 packet; each extension is its number and its bytes after the first one."""
     kinds = [number for number, _ in extensions] + [protocol]
     chain = b"".join(
         bytes([following]) + body
@@ -137,7 +137,7 @@ def tcp(
     options: bytes = b"",
     is_checked: bool = True,
 ) -> bytes:
-    """A TCP segment; the checksum is left out as network cards do if not `is_checked`."""
+    """A TCP segment; unless `is_checked`, the checksum is left to a network card."""
     size = 20 + len(options)
     head = struct.pack(
         ">HHIIBBHHH",
@@ -229,4 +229,4 @@ LINKS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
     "cooked": (113, _cooked),
     "cooked v2": (276, _cooked2),
 }
-"""Link types by a name: the number in captures, and the wrapping of an IP packet."""
+"""Link types by name: the number in captures, and how an IP packet is wrapped."""

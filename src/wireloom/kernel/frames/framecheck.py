@@ -1,7 +1,7 @@
-"""Do the fields fill the frame? The twins of the walkers behind the TIB formats' framing checks.
+"""Do the fields fill the frame? Twins of the walkers used by the TIB formats' framing checks.
 
-They count fields as the object path's walkers give them out (a nested message counts once more at
-its end), so that a check which may only take a few steps stops at the same place.
+They count fields as the object path's walkers yield them (a nested message counts once more at its
+end), so that a check limited to a few steps stops at the same place.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ BROKEN = cython.declare(cython.int, -1)
 ENOUGH = cython.declare(cython.int, -2)
 """There are more fields than steps."""
 UNKNOWN_FIELD = cython.declare(cython.int, -3)
-"""QForm: a field that the dictionary does not have, so that the length is not contradicted."""
+"""QForm: a field that is not in the dictionary, so the length cannot be contradicted."""
 
 _HINTS = cython.declare(cython.int, 0b10011111100)
 """Bits 2 to 7 and 10: the TibMsg types that a hint may have."""
 _LAYOUT_WORDS = cython.declare(cython.int, 128)
 _DEEPEST = cython.declare(cython.int, 64)
-"""As the object path's `MAX_DEPTH`s."""
+"""The same as the object path's `MAX_DEPTH`s."""
 _RV_HEADER = cython.declare(cython.int, 8)
 _RV_MAGIC = cython.declare(cython.uint, 0x9955EEAA)
 _QFORM_MAGIC = cython.declare(cython.uint, 0x11111112)
 
-# The TibrvMsg table: how the size of each type is written, ...
+# The TibrvMsg table: how the size of each type is encoded, ...
 RV_LITERAL = cython.declare(cython.int, 1)
 RV_ANY = cython.declare(cython.int, 2)
 RV_OWN = cython.declare(cython.int, 3)
@@ -37,13 +37,13 @@ RV_SUBJECT = cython.declare(cython.int, 1)
 RV_XML = cython.declare(cython.int, 2)
 RV_STRINGS = cython.declare(cython.int, 3)
 RV_MESSAGES = cython.declare(cython.int, 4)
-# ... and where in its number these and the plausible sizes are kept.
+# ... and the bits of an entry in which these and the plausible sizes are kept.
 RV_CONTENT_SHIFT = cython.declare(cython.int, 4)
 RV_STRING_SHIFT = cython.declare(cython.int, 8)
 RV_ELEMENT_SHIFT = cython.declare(cython.int, 12)
 RV_SIZES_SHIFT = cython.declare(cython.int, 16)
 
-# The QForm table: what a fid's data looks like; its size stands above.
+# The QForm table: what a fid's data looks like; its size is in the bits above.
 QF_FORM = cython.declare(cython.int, 1)
 QF_PARTIAL = cython.declare(cython.int, 2)
 QF_FIXED = cython.declare(cython.int, 3)
@@ -55,10 +55,10 @@ QF_SIZE_SHIFT = cython.declare(cython.int, 4)
 @cython.final
 @cython.cclass
 class FrameCheck:
-    """The walkers, with the levels of nesting that they keep."""
+    """The walkers, with a stack for the levels of nesting."""
 
     def __init__(self, table: memoryview, layouts: int) -> None:
-        """Walkers that remember so many layouts that were good."""
+        """Walkers that remember up to so many good layouts."""
         self.table = table
         self.known = Layouts(layouts, _LAYOUT_WORDS if layouts else 0, 0)
         self.ends = memoryview(bytearray(8 * 256)).cast("q")
@@ -154,7 +154,7 @@ class FrameCheck:
             count += 1
 
     def keep_tibmsg(self, data, pos, end, count):
-        """Keep the layout of a good body without nested messages: all that was looked at."""
+        """Keep the layout of a good body without nested messages: every byte that was checked."""
         start: cython.Py_ssize_t = pos
         slot: cython.Py_ssize_t = self.known.start(data, pos, end)
         key_at: cython.Py_ssize_t
@@ -194,7 +194,7 @@ class FrameCheck:
             if kind == 0 and fid == 0:
                 return count if pos + 2 == end else BROKEN
             if kind == 0 or kind == QF_FORM:
-                # It says nothing of the length, unless another message starts there.
+                # It says nothing about the length, unless another message starts there.
                 return BROKEN if be32(data, start, end) == _QFORM_MAGIC else UNKNOWN_FIELD
             if kind == QF_FIXED:
                 pos += 2
@@ -321,7 +321,7 @@ class FrameCheck:
             depth += 1
 
     def keep_tibrv(self, data, pos, end, count):
-        """Keep the layout of a good body whose fields have no structure: all that was looked at."""
+        """Keep the layout of a good body of unstructured fields: every byte that was checked."""
         start: cython.Py_ssize_t = pos
         slot: cython.Py_ssize_t = self.known.start(data, pos, end)
         at: cython.Py_ssize_t
@@ -359,7 +359,7 @@ def rv_plausible(kind, data, pos, end):
 
 
 def rv_content(content, data, pos, end):
-    """Whether structured data is what its type says; of an array of messages only the count."""
+    """Whether structured data is what its type says; an array of messages is only counted."""
     if content == RV_SUBJECT:
         return rv_subject(data, pos, end)
     if content == RV_XML:

@@ -1,7 +1,8 @@
 """Where frames start and how long they are: the columnar twin of the formats' `FrameRules`.
 
-What a format needs to know is in a table of numbers that `wireloom.columnar.framing` derives from
-its declarations. Why something is no frame is not said here: the driver asks the object path.
+What is specific to a format is in a table of numbers that `wireloom.columnar.framing` derives from
+its declarations. The reason why something is not a frame comes from the object path, which the
+driver asks.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ FORMAT_TIBRV = cython.declare(cython.int, 4)
 FORMAT_QFORM = cython.declare(cython.int, 5)
 
 NO_HEADER = cython.declare(cython.int, -1)
-"""`HeaderRules.measure`: no header stands there."""
+"""`HeaderRules.measure`: there is no header."""
 CUT_HEADER = cython.declare(cython.int, -2)
-"""The data ends before the header does; `needed` says how many bytes it takes."""
+"""The data ends before the header does; `needed` is how many bytes the header takes."""
 
 FAILED = cython.declare(cython.int, -1)
 UNPROVEN = cython.declare(cython.int, 0)
 PROVEN = cython.declare(cython.int, 1)
 
-# The Blaze table: header length and place of PKTLEN for each of the 1024 first words, then the
-# version; NREP: a row of eight numbers for each type, see `nrep_size`.
+# The Blaze table: header length and position of PKTLEN for each of the 1024 keys that a first word
+# can have, then the version; NREP: a row of eight numbers per type, see `nrep_size`.
 BLAZE_KEYS = cython.declare(cython.int, 1024)
 NREP_ROW = cython.declare(cython.int, 8)
 
@@ -48,7 +49,7 @@ _QFORM_MAGIC_WORD = cython.declare(cython.uint, 0x11111112)
 @cython.final
 @cython.cclass
 class HeaderRules:
-    """What the scanner must know of a format."""
+    """What the scanner must know about a format."""
 
     def __init__(
         self, format: int, table: memoryview, options: int, max_frame: int, has_magic: bool
@@ -123,7 +124,7 @@ class HeaderRules:
         return NO_HEADER if size > self.options else size
 
     def measure_magic(self, data, pos, end, at, magic, length):
-        """`length`, if a header of that size with a magic at `at` stands there; see `measure`."""
+        """`length`, if there is a header of that size with a magic at `at`; see `measure`."""
         if not starts_magic(data, at, end, magic):
             return NO_HEADER
         if end - pos < length:
@@ -134,7 +135,7 @@ class HeaderRules:
     def check(self, data, pos, end, steps):
         """Whether the content proves the frame ``data[pos:end]``: `PROVEN`, `UNPROVEN`, `FAILED`.
 
-        At most `steps` fields are looked at; negative: all.
+        At most `steps` fields are checked; negative: all.
         """
         count: cython.Py_ssize_t
         if self.format == FORMAT_BLAZE:
@@ -157,7 +158,7 @@ class HeaderRules:
         return self.check_tibrv(data, pos + _TIBRV_HEADER, end, steps)
 
     def check_tibrv(self, data, pos, end, steps):
-        """See `check`; bits 0 and 1 of `options` tell which readings are tried."""
+        """See `check`; bits 0 and 1 of `options` choose the dialects to try."""
         count: cython.Py_ssize_t
         reading: cython.int
         for reading in range(2):
@@ -186,7 +187,7 @@ class HeaderRules:
             return FAILED
         if size == end - pos:
             return size > 0 or steps < 0
-        # A whole packet in what trails: the size was damaged, and that packet would be lost.
+        # A whole packet in the trailing bytes: the size was damaged, and that packet would be lost.
         at = pos + size
         size = self.measure_nrep(data, at, end)
         row = NREP_ROW * u8(data, at + 1, end)
@@ -199,9 +200,9 @@ class HeaderRules:
     def nrep_size(self, row, data, pos, end):
         """Bytes that the fields of the content ``data[pos:end]`` need.
 
-        A row of the table: 1 if the type is declared (2 if it is an extension's), bytes that are
-        always there, bytes for each unit of a number, the number's place and size, a mask of flags
-        that add bytes, their place, and how many.
+        A row of the table: 1 if the type is declared (2 if by an extension), the fixed bytes, bytes
+        per unit of a count, the count's position and size, a mask of flags that add bytes, their
+        position, and how many bytes they add.
         """
         size: cython.Py_ssize_t = self.table[row + 1]
         at: cython.Py_ssize_t
@@ -221,7 +222,7 @@ class HeaderRules:
     def find(self, data, pos, end):
         """The first position in ``[pos, end)`` where a frame might start; `end` if there is none.
 
-        A start of which only the first bytes are there counts too.
+        A start of which only the first bytes are available counts too.
         """
         if self.format == FORMAT_TIBMSG:
             return find_magic(data, pos, end, _TIBMSG_MAGIC)
@@ -238,7 +239,7 @@ class HeaderRules:
                     return pos
                 pos += 1
             return end
-        # A TibrvMsg's magic comes behind its length, which may be all that is there.
+        # A TibrvMsg's magic follows its length, which may be all that is available.
         if pos >= end:
             return end
         if pos + 4 >= end:
@@ -267,7 +268,7 @@ def find_byte(data, pos, end, byte):
     word: cython.ulonglong
     while end - pos >= 8:
         word = le64(data, pos, end) ^ pattern
-        # Not zero if a byte is zero. Only one above such a byte can be taken for one too.
+        # Nonzero if a byte is zero. Only a byte above a zero byte can be a false hit.
         if (word - _EACH_BYTE) & ~word & _TOP_BITS_OF_BYTES:
             break
         pos += 8
@@ -277,7 +278,7 @@ def find_byte(data, pos, end, byte):
 
 
 def starts_magic(data, pos, end, magic):
-    """Whether `magic` stands at `pos`, as far as the data goes."""
+    """Whether `magic` is at `pos`, as far as the data goes."""
     i: cython.int
     for i in range(4):
         if pos + i >= end:
@@ -288,7 +289,7 @@ def starts_magic(data, pos, end, magic):
 
 
 def find_magic(data, pos, end, magic):
-    """The first place of `magic` in ``[pos, end)``, also where the end cuts it off; else `end`."""
+    """The first position of `magic` in ``[pos, end)``, even if `end` cuts it off; else `end`."""
     first: cython.int = magic >> 24
     while pos < end:
         pos = find_byte(data, pos, end, first)

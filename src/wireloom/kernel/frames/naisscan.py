@@ -1,6 +1,6 @@
 """Bytes → frames and text: the columnar twin of `wireloom.formats.nais.stream.StreamDecoder`.
 
-It is driven like `Scan`, and its marks are the false starts, the junk behind them, and the text.
+It is driven like `Scan`, and its marks are the false starts, the junk after them, and the text.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class NaisScan:
         self.searched = self.junk_end = self.extent = 0
 
     def drop(self, count: cython.Py_ssize_t) -> None:
-        """Forget the first `count` bytes, which are decided."""
+        """Forget the first `count` bytes, which have been decided."""
         self.pos -= count
         self.need -= count
         self.searched = max(0, self.searched - count)
@@ -75,7 +75,7 @@ class NaisScan:
         data: cython.const[cython.uchar][::1],
         is_last: cython.bint,
     ) -> int:
-        """Decide about as many bytes as possible; `is_last`: no others will come."""
+        """Decide as many bytes as possible; `is_last`: no more will come."""
         end: cython.Py_ssize_t = len(data)
         state: cython.int = RUN_DONE
         if end > 0:
@@ -87,9 +87,9 @@ class NaisScan:
     def stands_at(
         self, data: cython.const[cython.uchar][::1], pos: cython.Py_ssize_t, count: cython.int
     ) -> bool:
-        """Whether a frame stands at `pos`, or a line of text begins there.
+        """Whether a frame or a line of text starts at `pos`.
 
-        Lines mix both, so that one has to do: `count` is that of `Scan.stands_at`.
+        Lines mix both, so one of them must suffice; `count` is there to match `Scan.stands_at`.
         """
         end: cython.Py_ssize_t = len(data)
         found: cython.bint = False
@@ -102,7 +102,7 @@ class NaisScan:
     def find_from(
         self, data: cython.const[cython.uchar][::1], pos: cython.Py_ssize_t, end: cython.Py_ssize_t
     ) -> int:
-        """Where a frame or line might start in ``[pos, end)``; `end` if there is no such place."""
+        """Where a frame or line might start in ``[pos, end)``; `end` if nowhere."""
         newline: cython.Py_ssize_t
         found: cython.Py_ssize_t = end
         if 0 < pos < end:
@@ -153,7 +153,7 @@ class NaisScan:
         return RUN_DONE
 
     def sync(self, out, data, end, is_last):
-        """Decide about the SYNC_START at `pos`; False when that takes more bytes."""
+        """Decide the SYNC_START at `pos`; False when that takes more bytes."""
         pos: cython.Py_ssize_t = self.pos
         size: cython.Py_ssize_t = self.measure(data, pos, end)
         kind: cython.int = REFUSED
@@ -197,7 +197,7 @@ class NaisScan:
             if shift < 35:
                 length |= cython.cast(cython.longlong, byte & 0x7F) << shift
             elif byte & 0x7F:
-                # More than any frame may have; a shift of more bits would lose some.
+                # More than any frame may have; shifting further would lose bits.
                 length = _HUGE
             shift += 7
             at += 1

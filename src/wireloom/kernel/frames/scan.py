@@ -20,23 +20,23 @@ RUN_MORE = cython.declare(cython.int, 1)
 RUN_FULL = cython.declare(cython.int, 2)
 """The output has no room left."""
 RUN_REACHED = cython.declare(cython.int, 3)
-"""`pos` is at `limit` or behind it, and nothing before it matters to what follows."""
+"""`pos` has reached `limit`, and nothing before it matters to what follows."""
 
-# Kinds of marks: bytes that are no frame. The first five say where the reason is to be asked for.
+# Kinds of marks: bytes that are not a frame. The first five say how the driver finds the reason.
 NO_FRAME = cython.declare(cython.int, 1)
-"""No header, or one of a frame that is too large, or the stream ends in it."""
+"""No header, or that of a frame that is too large, or the stream ends in it."""
 CUT_FRAME = cython.declare(cython.int, 2)
 """The stream ends in the frame."""
 BAD_CONTENT = cython.declare(cython.int, 3)
 """The content contradicts the length."""
 BAD_CONTENT_NEAR = cython.declare(cython.int, 4)
-"""The same, by a check of a few steps, in a region that was known to be damaged."""
+"""The same, found by a check of a few steps in a region known to be damaged."""
 OVERRUN = cython.declare(cython.int, 5)
 """The length runs over the next frame."""
 GOES_ON = cython.declare(cython.int, 6)
 """The next piece of a long bad region."""
 
-# What speaks for a frame in a damaged region.
+# The evidence for a frame in a damaged region.
 _CONTENT = cython.declare(cython.int, 1)
 _HEADER_BEHIND = cython.declare(cython.int, 2)
 _BOTH = cython.declare(cython.int, 3)
@@ -50,7 +50,7 @@ _FAR = cython.declare(cython.Py_ssize_t, 0x7FFFFFFFFFFFFFFF)
 @cython.final
 @cython.cclass
 class Frames:
-    """Where frames lie in a piece of a stream, and where something else does: `marks`."""
+    """Where the frames are in a piece of a stream, and where something else is: `marks`."""
 
     def __init__(self, capacity: int, marks: int = 1024) -> None:
         self.capacity = capacity
@@ -76,13 +76,13 @@ class Frames:
         return self.count >= self.capacity or self.mark_count >= self.mark_capacity
 
     def put_frame(self, pos, stop):
-        """Add a frame; the caller has seen to the room."""
+        """Add a frame; the caller has made sure of the room."""
         self.offsets[self.count] = pos
         self.lengths[self.count] = cython.cast(cython.int, stop - pos)
         self.count += 1
 
     def put_mark(self, pos, stop, kind, reach):
-        """Add something else. Up to `reach`, what follows depends on it."""
+        """Add a mark. What follows depends on it up to `reach`."""
         self.mark_offsets[self.mark_count] = pos
         self.mark_lengths[self.mark_count] = stop - pos
         self.mark_kinds[self.mark_count] = kind
@@ -110,7 +110,7 @@ class Scan:
         self.known_size = 0
 
     def drop(self, count: cython.Py_ssize_t) -> None:
-        """Forget the first `count` bytes, which are decided."""
+        """Forget the first `count` bytes, which have been decided."""
         self.pos -= count
         self.need -= count
         self.stop = max(0, self.stop - count)
@@ -126,7 +126,7 @@ class Scan:
         data: cython.const[cython.uchar][::1],
         is_last: cython.bint,
     ) -> int:
-        """Decide about as many bytes as possible; `is_last`: no others will come.
+        """Decide as many bytes as possible; `is_last`: no more will come.
 
         Positions in `out` are those in `data`.
         """
@@ -141,7 +141,7 @@ class Scan:
     def stands_at(
         self, data: cython.const[cython.uchar][::1], pos: cython.Py_ssize_t, count: cython.int
     ) -> bool:
-        """Whether that many frames stand in a row from `pos` on, or up to the end of `data`."""
+        """Whether that many frames follow each other from `pos` on, or up to the end of `data`."""
         end: cython.Py_ssize_t = len(data)
         found: cython.int = 1
         if pos < end:
@@ -157,7 +157,7 @@ class Scan:
     def find_from(
         self, data: cython.const[cython.uchar][::1], pos: cython.Py_ssize_t, end: cython.Py_ssize_t
     ) -> int:
-        """Where a frame might start in ``[pos, end)``; `end` if there is no such place."""
+        """Where a frame might start in ``[pos, end)``; `end` if nowhere."""
         if pos < end:
             start = cython.address(data[0]) if cython.compiled else data
             with cython.nogil:
@@ -239,7 +239,7 @@ class Scan:
         """End the bad region at `pos`: at the next good frame, or with the stream."""
         found: cython.Py_ssize_t = self.search(data, end, is_last)
         known: cython.Py_ssize_t = self.searched if found == RUN_WAIT else found
-        # What can no longer become part of a frame goes out, in pieces of fixed size.
+        # What can no longer become part of a frame is emitted, in pieces of fixed size.
         while known - self.pos > _MAX_PROBLEM:
             if out.is_full():
                 return RUN_FULL
@@ -257,10 +257,10 @@ class Scan:
         return RUN_DONE
 
     def search(self, data, end, is_last):
-        """The first position from `searched` on where a frame stands, or the end of the stream.
+        """The first position from `searched` on where a frame starts, or the end of the stream.
 
-        In a bad region, `stop` is the end of the frame at `searched`, while nothing but its content
-        speaks for it.
+        In a bad region, `stop` is the end of the frame at `searched`, while only its content
+        supports it.
         """
         found: cython.int
         while self.stop == 0:
@@ -304,7 +304,7 @@ class Scan:
             self.looked += 1
 
     def stands(self, data, pos, end, is_last):
-        """What speaks for a frame at `pos`: `_CONTENT` and so on; 0: nothing does; `RUN_WAIT`."""
+        """The evidence for a frame at `pos`: `_CONTENT` and so on; 0: none; or `RUN_WAIT`."""
         size: cython.Py_ssize_t = self.measure(data, pos, end, is_last)
         proof: cython.int
         found: cython.int
@@ -326,7 +326,7 @@ class Scan:
         return _CONTENT * (proof == PROVEN) | _HEADER_BEHIND * found
 
     def header_at(self, data, pos, end, is_last):
-        """1: a header stands at `pos`, or the stream ends exactly there; 0; `RUN_WAIT`."""
+        """1 if a header starts at `pos` or the stream ends exactly there; else 0; or `RUN_WAIT`."""
         size: cython.Py_ssize_t
         if pos == end and is_last:
             return 1
@@ -334,13 +334,13 @@ class Scan:
         return size if size <= 0 else 1
 
     def measure(self, data, pos, end, is_last):
-        """Bytes of the frame whose header starts at `pos`; 0: none does; `RUN_WAIT`."""
+        """Bytes of the frame whose header starts at `pos`; 0 if there is none; or `RUN_WAIT`."""
         size: cython.Py_ssize_t
         if pos == self.known_at:
             return self.known_size
         size = self.rules.measure(data, pos, end)
         if size > 0:
-            # What is behind a frame is asked for once more when it is its turn.
+            # The header after a frame is measured once more when it is its turn.
             self.known_at = pos
             self.known_size = size
             return size

@@ -1,4 +1,4 @@
-"""What the checksum of a TCP segment tells."""
+"""What the checksum of a TCP segment says about it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ __all__ = ["CHECK_BAD", "CHECK_GOOD", "CHECK_LEFT"]
 
 CHECK_BAD = cython.declare(cython.int, 0)
 CHECK_GOOD = cython.declare(cython.int, 1)
-"""It is right, or too little was captured to tell."""
+"""It is right, or too little was captured to check it."""
 CHECK_LEFT = cython.declare(cython.int, 2)
-"""It is wrong as a network card makes it: the segment is joined of several, or not yet summed."""
+"""Wrong because of a network card: it joined segments, or the sum was left for it to fill in."""
 
 _LOW32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
 _MTU = cython.declare(cython.Py_ssize_t, 1500)
-"""Bytes of an IP packet on Ethernet. A card has joined a longer one whose checksum is bad."""
+"""Bytes of an IP packet on Ethernet. A longer one with a bad checksum was joined by a card."""
 
 
 def segment_check(rows, index, data, end, store):
-    """What the TCP checksum of a segment tells."""
+    """Classify the TCP checksum of a segment."""
     net: cython.Py_ssize_t = rows.net_at[index]
     pos: cython.Py_ssize_t = rows.host_at[index]
     stop: cython.Py_ssize_t
@@ -29,7 +29,7 @@ def segment_check(rows, index, data, end, store):
     if rows.missing[index]:
         return CHECK_GOOD
     if net < 0:
-        # Out of the store: put together from fragments.
+        # From the store: reassembled from fragments.
         net = ~net
         pos = ~pos
         stop = ~rows.payload_at[index] + rows.payload[index]
@@ -45,7 +45,7 @@ def segment_check(rows, index, data, end, store):
         pseudo += sum16(data, net + 8, net + 40, end)
     if folded(pseudo + sum16(data, pos, stop, end)) == 0xFFFF:
         return CHECK_GOOD
-    # Linux leaves the sum of the addresses and the length there for the card to go on with.
+    # Linux leaves the sum of the addresses and the length there for the card to complete.
     found = be16(data, pos + 16, end)
     if is_joined or found == 0 or found == folded(pseudo):
         return CHECK_LEFT

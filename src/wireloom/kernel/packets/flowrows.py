@@ -11,13 +11,13 @@ __all__ = ["FlowRows"]
 S_NEXT = cython.declare(cython.int, 0)  # stream offset of the next byte
 S_FIRST = cython.declare(cython.int, 1)  # sequence number of offset 0
 S_FLAGS = cython.declare(cython.int, 2)
-S_HEAD = cython.declare(cython.int, 3)  # first held node
-S_TAIL = cython.declare(cython.int, 4)  # last held node
-S_FINGER = cython.declare(cython.int, 5)  # node held last: the next one is often its neighbour
-S_NODES = cython.declare(cython.int, 6)  # number of held nodes
+S_HEAD = cython.declare(cython.int, 3)  # first buffered node
+S_TAIL = cython.declare(cython.int, 4)  # last buffered node
+S_FINGER = cython.declare(cython.int, 5)  # node buffered last: the next one is often its neighbour
+S_NODES = cython.declare(cython.int, 6)  # number of buffered nodes
 S_HELD = cython.declare(cython.int, 7)  # what they cost
 S_HOLE = cython.declare(cython.int, 8)  # when the first hole was noticed
-S_HOLE_AT = cython.declare(cython.int, 9)  # the same as a number of packets
+S_HOLE_AT = cython.declare(cython.int, 9)  # the same as a packet count
 S_PROGRESS = cython.declare(cython.int, 10)  # time of the last bytes delivered
 S_FINAL = cython.declare(cython.int, 11)  # stream offset of the FIN
 S_GAP = cython.declare(cython.int, 12)  # the last gap
@@ -26,7 +26,7 @@ S_STRAY = cython.declare(cython.int, 14)  # sequence number that would continue 
 S_STRAYS = cython.declare(cython.int, 15)
 S_GOOD = cython.declare(cython.int, 16)  # segments with good checksums, and with bad ones
 S_BAD = cython.declare(cython.int, 17)
-S_SUSPECTS = cython.declare(cython.int, 18)  # held nodes with bad ones
+S_SUSPECTS = cython.declare(cython.int, 18)  # buffered nodes with bad ones
 S_BAD_AT = cython.declare(cython.int, 19)  # packets of the stream up to the last of them
 S_OLD = cython.declare(cython.int, 20)  # where bytes of the last one delivered start
 S_OLD_END = cython.declare(cython.int, 21)
@@ -46,7 +46,7 @@ S_SIZE = cython.declare(cython.int, 34)
 
 # Bits of S_FLAGS.
 F_KNOWN = cython.declare(cython.int, 1)  # S_FIRST is known
-F_STARTED = cython.declare(cython.int, 2)  # the start was told
+F_STARTED = cython.declare(cython.int, 2)  # the start event was noted
 F_CHECKED = cython.declare(cython.int, 4)  # its checksums are right
 F_FINAL = cython.declare(cython.int, 8)  # S_FINAL is known
 F_RESET = cython.declare(cython.int, 16)
@@ -90,7 +90,7 @@ class FlowRows:
         return [number for _, number in sorted(found)]
 
     def by_silence(self, flows: int) -> list[int]:
-        """The first `flows` flows, the one that was silent longest first."""
+        """The first `flows` flows, the one that has been silent longest first."""
         found = [(self.state[flow * S_SIZE + S_LAST], flow) for flow in range(flows)]
         return [number for _, number in sorted(found)]
 
@@ -99,7 +99,7 @@ class FlowRows:
         return self.state[flow * S_SIZE + S_AGE]
 
     def keep(self, flows: list[int]) -> None:
-        """Number the flows anew: the given ones, in their order, from 0 on."""
+        """Renumber the flows: the given ones, in their order, from 0 on."""
         old = self.state
         self.age += 1
         self.capacity = 0

@@ -34,8 +34,8 @@ class Flows:
     """Directions between two hosts → 0, 1, 2, …; the bytes that name each are kept.
 
     Of `parts` readers of the same capture, this one is for the flows of `part`. A router is for
-    all of them: it numbers no flows, but tells the part of each. Bits of `tunnels` say which UDP
-    datagrams carry packets that are read instead (`tunnels`).
+    all of them: it numbers no flows, but gives the part of each. Bits of `tunnels` say which UDP
+    datagrams carry packets that are read in their place (`tunnels`).
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Flows:
         return flow
 
     def part_of(self, key, width):
-        """The part that a flow belongs to; both directions are of the same."""
+        """The part that a flow belongs to; both directions belong to the same one."""
         i: cython.Py_ssize_t
         a: cython.ulonglong = 0
         b: cython.ulonglong = 0
@@ -100,7 +100,7 @@ class Flows:
         for i in range(2 * width, 2 * width + 2):
             a = (a ^ key[i]) * _SPREAD & _WORD
             b = (b ^ key[i + 2]) * _SPREAD & _WORD
-        # The order of the two must not matter, so they are added; the upper bits are the good ones.
+        # The order of the two must not matter, so they are added; the upper bits are well mixed.
         a = (a + b & _WORD) >> 33
         return cython.cast(cython.int, a % self.parts)
 

@@ -1,9 +1,9 @@
 """Captured packets → payloads of flows: link, IP, TCP and UDP headers.
 
-One row a packet. The containers (`records`) fill in where a packet lies and when it came;
+One row per packet. The containers (`records`) fill in where a packet is and when it was captured;
 `scan_packets` adds the flow, the payload and the TCP fields. A flow is one direction between two
 addresses with ports, interned like a name, so that it is a small number everywhere after this.
-What carries packets in packets is in `tunnels`.
+Packets inside packets are in `tunnels`.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def scan_packets(
 
 
 def link_packet(rows, flows, data, index):
-    """Step over the link header; give what the packet is."""
+    """Step over the link header; return the kind of packet."""
     pos: cython.Py_ssize_t = rows.at[index]
     end: cython.Py_ssize_t = pos + rows.captured[index]
     wire_end: cython.Py_ssize_t = pos + rows.length[index]
@@ -130,7 +130,7 @@ def link_packet(rows, flows, data, index):
     elif link == 239:
         return netfilter_packet(rows, flows, data, index, pos, end, wire_end)
     else:
-        # The link type is none of these, or damage took it: what does the packet look like?
+        # The link type is none of these, or damage changed it: what does the packet look like?
         kind = be16(data, pos + 12, end)
         if is_ip_type(kind):
             pos += 14
@@ -161,7 +161,7 @@ def ipv4_packet(rows, flows, data, index, pos, end, wire_end, level):
         return PACKET_CUT if room(pos, wire_end, 20) else PACKET_BAD_IP
     if first >> 4 != 4 or size < 20 or not room(pos, wire_end, size):
         return PACKET_BAD_IP
-    # A length of zero: the network card was to cut the packet up, after it was captured.
+    # A length of zero: the network card was going to segment the packet after it was captured.
     if total:
         if total < size:
             return PACKET_BAD_IP

@@ -1,4 +1,4 @@
-"""Rows of packets: where each lies, when it came, and what `scan_packets` found in its headers."""
+"""Rows of packets: position and time of each, and what `scan_packets` found in its headers."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ PACKET_BAD_IP = cython.declare(cython.int, 8)
 PACKET_BAD_TCP = cython.declare(cython.int, 9)
 PACKET_BAD_UDP = cython.declare(cython.int, 10)
 PACKET_CUT = cython.declare(cython.int, 11)
-"""The capture kept too little of it to see which flow it is of."""
+"""The capture kept too little of it to tell its flow."""
 
 # Why `scan_packets` came back.
 SCAN_DONE = cython.declare(cython.int, 0)
 SCAN_FLOWS = cython.declare(cython.int, 1)
-"""No room for one more flow: make some, and go on with the same packet."""
+"""No room for one more flow: make room, and continue with the same packet."""
 SCAN_FRAGMENT = cython.declare(cython.int, 2)
-"""The packet is a fragment: put it together, and go on with the next."""
+"""The packet is a fragment: reassemble it, and continue with the next packet."""
 
 
 @cython.final
@@ -92,9 +92,9 @@ class Packets:
         self.count = 1
 
     def take(self, index: cython.Py_ssize_t, other: Packets) -> None:
-        """Let a row have the headers and the payload of `other`'s first, which lies in the store.
+        """Give a row the headers and the payload of `other`'s first row, which is in the store.
 
-        The row keeps its place and time. Negative offsets are those of the store of held bytes.
+        The row keeps its position and time. Negative offsets point into the reorder buffer's store.
         """
         self.status[index] = other.status[0]
         self.flow[index] = other.flow[0]
@@ -107,7 +107,7 @@ class Packets:
         self.missing[index] = other.missing[0]
 
     def begin(self, index, at, captured, length, ts, link):
-        """Set what a container knows of a packet."""
+        """Set what a container knows about a packet."""
         self.at[index] = at
         self.captured[index] = cython.cast(cython.int, captured)
         self.length[index] = cython.cast(cython.int, length)

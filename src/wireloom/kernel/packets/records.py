@@ -1,8 +1,8 @@
-"""Bytes of pcap and pcapng files → packets: where each lies, and when it came.
+"""Bytes of pcap and pcapng files → packets: position and time of each.
 
-A record is taken only when what follows it is a record too (pcap), or when its length stands on
-both ends (pcapng), so that a damaged length never swallows the packets behind it. Where that fails
-these functions come back; the readers in `wireloom.captures` decide what was damaged and search
+A record is accepted only when a record follows it too (pcap), or when its length is at both ends
+(pcapng), so that a damaged length never swallows the packets after it. Where that fails, these
+functions return; the readers in `wireloom.captures` decide what was damaged and search
 for the next good record, with the functions here.
 """
 
@@ -39,17 +39,17 @@ RECORDS_END = cython.declare(cython.int, 10)
 RECORDS_MORE = cython.declare(cython.int, 11)
 """More bytes are needed to go on."""
 RECORDS_FULL = cython.declare(cython.int, 12)
-"""No row is left."""
+"""There is no free row left."""
 RECORDS_BAD = cython.declare(cython.int, 13)
-"""There is no good record at this place."""
+"""There is no good record at this position."""
 RECORDS_BLOCK = cython.declare(cython.int, 14)
-"""A block for the reader itself to look at: a section or an interface."""
+"""A block that the reader itself handles: a section or an interface."""
 RECORDS_PACKET = cython.declare(cython.int, 15)
 """A block of packet data that contradicts itself or names no known interface."""
 RECORDS_FOUND = cython.declare(cython.int, 16)
 """A search found a good record."""
 RECORDS_JUMP = cython.declare(cython.int, 17)
-"""The record behind this one is of quite another time."""
+"""The next record has a very different time."""
 
 NO_TIME = cython.declare(cython.longlong, -0x7FFFFFFFFFFFFFFF)
 """In place of a time: simple packet blocks have none."""
@@ -60,19 +60,19 @@ MAX_BLOCK = cython.declare(cython.Py_ssize_t, 16777216)
 """Bytes of one pcapng block; a block is held whole before it is believed."""
 
 _LONGEST = cython.declare(cython.uint, 0xFFFFFF)
-"""Length on the wire that can be true."""
+"""Largest plausible length on the wire."""
 _CHAIN = cython.declare(cython.int, 4)
 """Good records in a row that end a search."""
 _APART = cython.declare(cython.longlong, 4194304)
 """Seconds, 48 days, between two records in a row that make them suspect."""
 _SMALL = cython.declare(cython.longlong, 16777216)
-"""Seconds, of 1970, that numbers in a payload may be taken for."""
+"""Seconds; a time below this, in 1970, may just be a small number in a payload."""
 _MICRO = cython.declare(cython.uint, 0xA1B2C3D4)
 _NANO = cython.declare(cython.uint, 0xA1B23C4D)
 _SECTION = cython.declare(cython.uint, 0x0A0D0D0A)
 _ORDER = cython.declare(cython.uint, 0x1A2B3C4D)
 _LATEST = cython.declare(cython.longlong, 0x4000000000000000)
-"""Times from 1824 to 2116 are believed: the difference of any two fits 64 bits."""
+"""Times from 1824 to 2116 are accepted: the difference of any two fits in 64 bits."""
 
 
 def file_word(data, pos, end, is_big):
@@ -86,7 +86,7 @@ def file_half(data, pos, end, is_big):
 
 
 def is_file_header(data, pos, end):
-    """Whether the header of a pcap file stands here: captures are joined with `cat`, too."""
+    """Whether there is a pcap file header here: captures may be joined with `cat`."""
     big: cython.uint = be32(data, pos, end)
     little: cython.uint = le32(data, pos, end)
     if big in (_MICRO, _NANO):
@@ -104,9 +104,9 @@ def is_first_record(data, pos, end):
 
 
 def is_record(data, pos, end, is_big, is_strict):
-    """Whether a header of 16 bytes can be that of a record.
+    """Whether these 16 bytes can be a record header.
 
-    Files with nanoseconds under the magic of microseconds exist, so up to 10**9 is believed.
+    Files with nanoseconds under the magic for microseconds exist, so up to 10**9 is accepted.
     """
     captured: cython.uint = file_word(data, pos + 8, end, is_big)
     length: cython.uint = file_word(data, pos + 12, end, is_big)
@@ -120,7 +120,7 @@ def is_record(data, pos, end, is_big, is_strict):
 
 
 def is_odd(data, pos, end, is_big):
-    """Whether all but the part of a second is sound in a header of 16 bytes."""
+    """Whether everything but the fraction of a second is plausible in a 16-byte header."""
     captured: cython.uint = file_word(data, pos + 8, end, is_big)
     length: cython.uint = file_word(data, pos + 12, end, is_big)
     if file_word(data, pos + 4, end, is_big) < 1000000000 or file_word(data, pos, end, is_big) == 0:
@@ -129,20 +129,20 @@ def is_odd(data, pos, end, is_big):
 
 
 def is_close(data, pos, end, is_big, seconds):
-    """Whether the record at `pos` is of about that time.
+    """Whether the record at `pos` has about that time.
 
-    Where four bytes are lost, the header behind them and all the others make sense without their
-    first words: with small numbers for a time.
+    Where four bytes are lost, the next header and all that follow still make sense shifted by one
+    word: with small numbers for a time.
     """
     found: cython.longlong = file_word(data, pos, end, is_big)
     return -_APART < found - seconds < _APART
 
 
 def is_shifted(data, pos, end, is_big):
-    """Whether the header at `pos` is one that begins four bytes before.
+    """Whether the header at `pos` really begins four bytes earlier.
 
-    Behind a header that has lost some, all others make sense without their first words: each leads
-    to the next one, and a length that stands there twice is taken for a part of a second, too.
+    After a header that has lost bytes, all others make sense shifted by one word: each leads to the
+    next one, and the length, which is there twice, is also taken for the fraction of a second.
     """
     if file_word(data, pos + 4, end, is_big) != file_word(data, pos + 8, end, is_big):
         return False
@@ -162,7 +162,7 @@ def pcap_records(
     is_strict: cython.bint,
     until: cython.Py_ssize_t,
 ) -> int:
-    """Append the packets of the pcap records from `pos` on; give where it stopped.
+    """Append the packets of the pcap records from `pos` on; return where it stopped.
 
     `is_end`: nothing comes after `data`. Records from `until` on are left to others.
     """
@@ -188,7 +188,7 @@ def pcap_records(
             if end - pos < 16:
                 rows.stop = RECORDS_BAD if is_end else RECORDS_MORE
                 break
-            # A part of a second that cannot be costs the time, where sound records are around it.
+            # An impossible fraction of a second costs only the time, if the neighbours are sound.
             has_time = is_record(start, pos, end, is_big, is_strict)
             if not has_time and not is_odd(start, pos, end, is_big):
                 rows.stop = RECORDS_BAD
@@ -232,12 +232,12 @@ def find_record(
     is_big: cython.bint,
     near: cython.longlong = -1,
 ) -> int:
-    """The first place from `pos` on, before `until`, where a chain of good records starts.
+    """The first position from `pos` on, before `until`, where a chain of good records starts.
 
     The chain must lead past `beyond`: that is where a record ends whose length may be right, and
     whose payload may hold records of its own. Its times must not be far from each other, nor from
     `near` if that is given, in seconds. A single record that ends with the file may be anything, so
-    that a chain inside it counts for more.
+    a chain inside it takes precedence.
     """
     end: cython.Py_ssize_t = len(data)
     at: cython.Py_ssize_t
@@ -258,7 +258,7 @@ def find_record(
                     if not is_end:
                         break
                     # The file ends with a record, or in a header. Where it ends in a packet, any
-                    # length of it would do, so that fewer records prove nothing.
+                    # length would fit, so fewer records prove nothing.
                     if (count >= 1 and at == end) or (
                         count >= 2 and at < end and seconds >= _SMALL
                     ):
@@ -310,14 +310,14 @@ def find_record(
 @cython.final
 @cython.cclass
 class Interfaces:
-    """The interfaces of a pcapng section: link type, and how their clocks tick."""
+    """The interfaces of a pcapng section: link type and clock resolution."""
 
     def __init__(self) -> None:
         self.wide = Wide()
         self.clear()
 
     def clear(self) -> None:
-        """Forget all, for a new section."""
+        """Forget all interfaces, for a new section."""
         self.count = 0
         self.link = _array("i", 16)
         self.snap = _array("I", 16)
@@ -327,7 +327,7 @@ class Interfaces:
         self.offset = _array("q", 16)
 
     def add(self, link: int, snap: int, resolution: int, offset: int) -> None:
-        """One more. `resolution` is the option's byte, `offset` is in seconds."""
+        """Add an interface. `resolution` is the option's byte, `offset` is in seconds."""
         if self.count == len(self.link):
             rows = 2 * self.count
             self.link = _wider(self.link, "i", rows)
@@ -351,13 +351,13 @@ class Interfaces:
         else:
             self.factor[index] = 0  # no 64-bit count of such ticks reaches a nanosecond
         if abs(offset) > 4 * 10**9:
-            self.divisor[index] = 0  # no time that can be believed
+            self.divisor[index] = 0  # no plausible time
         else:
             self.offset[index] = offset * 10**9
         self.count = index + 1
 
     def time(self, index, ticks):
-        """Nanoseconds since 1970; `NO_TIME` if they cannot be believed."""
+        """Nanoseconds since 1970; `NO_TIME` if implausible."""
         low: cython.ulonglong
         high: cython.ulonglong
         shift: cython.int = self.shift[index]
@@ -393,7 +393,7 @@ def pcapng_records(
     is_big: cython.bint,
     until: cython.Py_ssize_t,
 ) -> int:
-    """Append the packets of the pcapng blocks from `pos` on; give where it stopped.
+    """Append the packets of the pcapng blocks from `pos` on; return where it stopped.
 
     Blocks from `until` on are left to others.
     """
@@ -478,13 +478,13 @@ def pcapng_records(
 
 
 def is_block(data, pos, end, is_big):
-    """Bytes of the block at `pos`; 0 if none can stand there, -1 if more bytes are needed."""
+    """Bytes of the block at `pos`; 0 if there cannot be one, -1 if more bytes are needed."""
     kind: cython.uint = file_word(data, pos, end, is_big)
     size: cython.Py_ssize_t
     if end - pos < 12:
         return -1
     if kind == _SECTION:
-        # It may be of the other byte order.
+        # It may be in the other byte order.
         if be32(data, pos + 8, end) == _ORDER:
             is_big = True
         elif le32(data, pos + 8, end) == _ORDER:
@@ -508,7 +508,7 @@ def find_block(
     is_end: cython.bint,
     is_big: cython.bint,
 ) -> int:
-    """The first place from `pos` on where two good blocks stand, or the last one of the file."""
+    """The first position from `pos` on with two good blocks in a row, or the file's last block."""
     end: cython.Py_ssize_t = len(data)
     size: cython.Py_ssize_t
     rows.stop = RECORDS_END if is_end else RECORDS_MORE

@@ -1,4 +1,4 @@
-"""Segments that came before their turn: kept in the order of the stream, within limits.
+"""The reorder buffer: segments that arrived early, kept in stream order, within limits.
 
 Each flow has a list of nodes that do not overlap; the bytes are copied to one store. A new node is
 looked for from the end, then from the place of the last one, so that the usual orders of arrival
@@ -26,15 +26,15 @@ from wireloom.kernel.primitives import copy_bytes
 __all__ = ["ReorderBuffer"]
 
 _NODE_COST = cython.declare(cython.longlong, 64)
-"""What a held segment costs beyond its bytes, so that tiny ones cannot fill memory either."""
+"""Cost of a buffered segment beyond its bytes, so that tiny ones cannot fill memory either."""
 _STORE = cython.declare(cython.Py_ssize_t, 1048576)
-"""Least size of the store: each time it is full, a batch of packets ends early."""
+"""Smallest size of the store: each time it is full, a batch of packets ends early."""
 
 
 @cython.final
 @cython.cclass
 class ReorderBuffer:
-    """The held segments of all flows."""
+    """The buffered segments of all flows."""
 
     def __init__(self, reserve: int) -> None:
         self.reserve = reserve
@@ -87,7 +87,7 @@ class ReorderBuffer:
             return
         for node in range(self.nodes):
             live += self.size[node]
-        # A third of it free, so that moving all of it again is paid for by what came in between.
+        # A third of it stays free, so that the cost of moving everything is amortised.
         new: cython.uchar[::1] = _array("B", max(_STORE, live + live // 2 + size))
         if cython.compiled:
             source = cython.address(self.store[0])
@@ -104,7 +104,7 @@ class ReorderBuffer:
         self.store_used = used
 
     def stash(self, data: bytes) -> int:
-        """Put bytes into the store until the next `make_room`; give where they are."""
+        """Put bytes into the store until the next `make_room`; return where they are."""
         at: cython.Py_ssize_t = self.store_used
         size: cython.Py_ssize_t = len(data)
         place: cython.const[cython.uchar][::1] = data
@@ -116,9 +116,9 @@ class ReorderBuffer:
         return at
 
     def hold(self, row, offset, at, size, cut, bad, ts, data, end):
-        """Keep those bytes of a segment that are not held yet; `cut` more were not captured.
+        """Keep the bytes of a segment that are not buffered yet; `cut` more were not captured.
 
-        Bytes at offsets below zero are in the store already. `bad`: its checksum is.
+        Bytes at negative offsets are in the store already. `bad`: its checksum is bad.
         """
         before: cython.Py_ssize_t = row[S_TAIL]
         after: cython.Py_ssize_t = 0
@@ -135,7 +135,7 @@ class ReorderBuffer:
         store = cython.address(self.store[0]) if cython.compiled else self.store
         while True:
             if before:
-                # The bytes that came first stay.
+                # The bytes that were captured first stay.
                 part = self.offset[before] + self.size[before] - offset
                 if part > stop - offset:
                     part = stop - offset
@@ -236,11 +236,11 @@ class ReorderBuffer:
         return node
 
     def pop(self, row):
-        """Take the first node of a flow out of its list."""
+        """Remove the first node of a flow from its list."""
         self.remove(row, row[S_HEAD])
 
     def remove(self, row, node):
-        """Take any node of a flow out of its list."""
+        """Remove any node of a flow from its list."""
         before: cython.Py_ssize_t = self.prev[node]
         after: cython.Py_ssize_t = self.next[node]
         if before:

@@ -1,4 +1,4 @@
-"""What reassembly found in a batch of packets, and its gathering into one buffer by stream.
+"""What reassembly found in a batch of packets, gathered into one buffer by stream.
 
 Events are noted in the order of the packets. `gather` sorts them by flow, keeping that order, and
 copies the bytes so that what belongs to one stream lies in one place; neighbouring pieces of data
@@ -40,11 +40,11 @@ PIECE_DATA = cython.declare(cython.int, 2)
 PIECE_GAP = cython.declare(cython.int, 3)
 """A hole in a stream: `ts` before, `other` after it."""
 PIECE_DROP = cython.declare(cython.int, 4)
-"""Bytes that are no part of the stream; `other` says why."""
+"""Bytes that are not part of the stream; `other` says why."""
 PIECE_END = cython.declare(cython.int, 5)
 """A stream ends: `other` says why, `length` is the index of its counts."""
 PIECE_SUSPECT = cython.declare(cython.int, 6)
-"""Bytes of a stream that follow have a bad checksum, where others have good ones."""
+"""The bytes of the stream that follow have a bad checksum, where others have good ones."""
 
 # Why bytes were dropped.
 DROP_STRAY = cython.declare(cython.int, 1)
@@ -114,7 +114,7 @@ class StreamEvents:
         self.count = index + 1
 
     def sort(self):
-        """Bring the pieces of each flow together; give the number of bytes to copy."""
+        """Bring the pieces of each flow together; return the number of bytes to copy."""
         index: cython.Py_ssize_t
         group: cython.Py_ssize_t
         groups: cython.Py_ssize_t = 0
@@ -148,7 +148,7 @@ class StreamEvents:
     ) -> None:
         """Make the runs, with new buffers for their bytes and marks, and forget the pieces.
 
-        Offsets of bytes below zero are those of `store`.
+        Negative offsets point into `store`.
         """
         size: cython.Py_ssize_t
         with cython.nogil:
@@ -161,7 +161,7 @@ class StreamEvents:
             return
         if cython.compiled:
             out = cython.address(self.out[0])
-            # Without bytes of the chunk no piece points there; any address will do.
+            # If the chunk is empty, no piece points into it; any address will do.
             source = cython.address(data[0]) if data.shape[0] else cython.address(store[0])
             held = cython.address(store[0])
         else:

@@ -2,23 +2,23 @@
 
 The rules, which `wireloom.captures` states for users:
 
-* One stream a direction. Its bytes are numbered from 0 with 64 bits, so that sequence numbers may
-  wrap. It starts behind the SYN, or with the first payload seen if there was none.
+* One stream per direction. Its bytes are numbered from 0 with 64 bits, so that sequence numbers may
+  wrap. It starts after the SYN, or with the first payload seen if there was none.
 * The first capture of a byte wins; what comes again is counted as duplicate.
-* Segments behind a hole are held, with hard limits; a hole that is not filled in time becomes a
-  gap. Acknowledgements are not needed, so one direction alone is enough.
+* Segments after a hole are buffered, within hard limits; a hole that is not filled in time becomes
+  a gap. Acknowledgements are not needed, so one direction alone is enough.
 * A SYN with another sequence number, or three segments in a row far away from what is expected,
   start a new stream. The first two are set aside until the third tells whose they are.
 * A zero byte alone at the start of a capture, without a push flag, is a keep-alive: it repeats the
   byte before the stream.
 * Checksums count in a stream whose first segment had a good one. Segments longer than an MTU, or
   with a checksum that was left to the network card, show that bad ones are normal after all, and so
-  does a quarter of bad ones: from then on they do not count. Until then a segment with a bad one
-  waits for a good copy as if it was not there; if none comes in time, it is used where others
-  start or end at its ends, and dropped where nothing tells that its place is right.
-* A good copy of what was used without one is a conflict: dropped, but told.
-* Where only a segment with a bad one tells where a stream is, the next payload decides: if its
-  checksum is good and it does not continue that segment, a new stream starts with it.
+  does a share of more than a quarter: from then on they do not count. Until then a segment with a
+  bad one waits for a good copy as if it had not arrived; if none comes in time, it is used where
+  other segments adjoin it, and dropped where nothing confirms its position.
+* A good copy of bytes already used from a bad segment is a conflict: dropped, but reported.
+* Where the position of a stream is known only from a segment with a bad checksum, the next payload
+  decides: if its checksum is good and it does not continue that segment, it starts a new stream.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ __all__ = [
 # Why `Streams.run` came back.
 TCP_DONE = cython.declare(cython.int, 0)
 TCP_ROOM = cython.declare(cython.int, 1)
-"""There is no room for the next packet: gather, make some, and go on with it."""
+"""No room for the next packet: gather, make room, and continue with that packet."""
 TCP_PRESSURE = cython.declare(cython.int, 2)
-"""More is held than allowed: give up holes, then go on with the next packet."""
+"""More is buffered than allowed: give up holes, then continue with the next packet."""
 
 TCP_FIN = cython.declare(cython.int, 1)
 TCP_SYN = cython.declare(cython.int, 2)
@@ -115,19 +115,19 @@ SEQ_MOD = cython.declare(cython.longlong, 0x100000000)
 SEQ_MASK = cython.declare(cython.longlong, 0xFFFFFFFF)
 SEQ_HALF = cython.declare(cython.longlong, 0x80000000)
 _OPEN_BITS = cython.declare(cython.int, 107)
-"""Bits that tell an open stream: F_KNOWN, F_STARTED, F_FINAL, F_CLOSED and F_DOUBT."""
+"""Bits that identify an open stream: F_KNOWN, F_STARTED, F_FINAL, F_CLOSED and F_DOUBT."""
 _STRAYS = cython.declare(cython.int, 3)
-"""Segments in a row, far from what is expected, that are a new connection."""
+"""Segments in a row, far from what is expected, that indicate a new connection."""
 _NEAR = cython.declare(cython.longlong, 1048576)
-"""Bytes ahead at which a segment with a bad checksum is held: a window, not a damaged number."""
+"""How far ahead a segment with a bad checksum may be: a window, not a damaged sequence number."""
 _FEW = cython.declare(cython.longlong, 3)
-"""Bad checksums that are no rule yet, whatever their share."""
+"""Up to so many bad checksums prove no pattern, whatever their share."""
 
 
 @cython.final
 @cython.cclass
 class Streams:
-    """The streams of all flows, and the segments held for them."""
+    """The streams of all flows, and the segments buffered for them."""
 
     def __init__(
         self,
@@ -148,9 +148,9 @@ class Streams:
         self.stop = TCP_DONE
         self.seen = self.streams = 0
         self.flows = FlowRows()
-        # A segment is cut by the nodes of its flow into at most one more than they are.
+        # The n nodes of a flow cut a segment into at most n + 1 pieces.
         self.held = ReorderBuffer(2 * max_flow_packets + 16)
-        # Each of these may become a gap, data, and the gap of what was cut off behind it.
+        # Each of these may become a gap, data, and the gap of what was cut off after it.
         self.most_pieces = 6 * max_flow_packets + 64
         self.use(pieces)
 
@@ -172,12 +172,12 @@ class Streams:
         return self.pieces.count + self.most_pieces > self.pieces.capacity
 
     def keep(self, flows: list[int]) -> None:
-        """Forget all flows but these, which are numbered anew; their streams go on."""
+        """Forget all flows but these, which are renumbered; their streams go on."""
         self.flows.keep(flows)
         self.pieces.widen(self.flows.capacity)
 
     def has_room(self, flow, size):
-        """Whether any outcome of one more packet fits."""
+        """Whether there is room for any outcome of one more packet."""
         return (
             flow < self.flows.capacity
             and self.pieces.count + self.most_pieces <= self.pieces.capacity
@@ -191,7 +191,7 @@ class Streams:
         first: cython.Py_ssize_t,
         last: cython.Py_ssize_t,
     ) -> int:
-        """Take the packets ``first`` to ``last - 1``; give the first one not done."""
+        """Process the packets ``first`` to ``last - 1``; return the first one not done."""
         index: cython.Py_ssize_t = first
         flow: cython.Py_ssize_t
         end: cython.Py_ssize_t = len(data)
@@ -313,7 +313,7 @@ class Streams:
             and row[S_FLAGS] & _OPEN_BITS == F_KNOWN | F_STARTED
             and not flags & (TCP_FIN | TCP_RST)
         ):
-            # The common case: the next bytes, and nothing is held.
+            # The common case: the next bytes, and nothing is buffered.
             row[S_PACKETS] += 1
             row[S_CAPTURED] += size
             if row[S_STRAYS]:
@@ -375,7 +375,7 @@ class Streams:
             self.gap(row, flow, total - size, ts)
 
     def segment(self, row, flow, offset, at, size, total, ts, data, end):
-        """Payload at a stream offset: old, next or behind a hole."""
+        """Payload at a stream offset: old, next or after a hole."""
         old: cython.longlong
         if offset < 0:
             # Before the first byte seen, so before the stream.
@@ -398,7 +398,7 @@ class Streams:
             total -= old
             offset += old
         if row[S_FLAGS] & F_CLOSED:
-            # Only its end is new, behind the end of the stream.
+            # Only its end is new, beyond the end of the stream.
             if size:
                 self.drop(row, flow, at, size, ts, DROP_STRAY)
             return
@@ -417,7 +417,7 @@ class Streams:
                 row[S_HOLE_AT] = self.seen
             self.held.hold(row, offset, at, size, total - size, 0, ts, data, end)
         elif offset <= row[S_NEXT]:
-            # Nothing of it was kept that is new, but what it says was not captured is a gap.
+            # None of its new bytes were captured, but those that it announces are a gap.
             self.skip(row, flow, offset + total - row[S_NEXT], ts)
         if self.is_due(row):
             self.forget(row, flow)
@@ -427,7 +427,7 @@ class Streams:
         self.keep_limits(row, flow, ts)
 
     def keep_limits(self, row, flow, ts):
-        """Give up what waits for too long, or takes too much."""
+        """Give up what has waited too long or takes too much room."""
         while row[S_HEAD] and (
             row[S_NODES] > self.max_flow_packets or row[S_HELD] > self.max_flow_bytes
         ):
@@ -451,13 +451,13 @@ class Streams:
         return row[S_BAD] > _FEW and row[S_BAD] * 4 > row[S_GOOD] + row[S_BAD]
 
     def believe(self, row, flow):
-        """Bad checksums are normal in this stream: what waits for good copies need not."""
+        """Bad checksums are normal in this stream: stop waiting for good copies."""
         row[S_FLAGS] &= ~F_CHECKED
         if self.is_due(row):
             self.release(row, flow)
 
     def suspect(self, row, flow, ahead, at, size, ts, data, end):
-        """Hold a segment with a bad checksum, in case no good copy comes."""
+        """Buffer a segment with a bad checksum, in case no good copy comes."""
         if ahead < 0 or ahead > _NEAR or row[S_FLAGS] & F_CLOSED:
             self.refuse(row, flow, at, size, ts, DROP_CHECKSUM)
             return
@@ -471,7 +471,7 @@ class Streams:
         self.keep_limits(row, flow, ts)
 
     def displace(self, row, flow, offset, stop):
-        """Drop held segments with bad checksums for a good one, which has bytes of them."""
+        """Drop buffered segments with bad checksums in favour of a good one that overlaps them."""
         node: cython.Py_ssize_t = row[S_HEAD]
         after: cython.Py_ssize_t
         while node and self.held.offset[node] < stop:
@@ -481,14 +481,14 @@ class Streams:
             node = after
 
     def discard(self, row, flow, node):
-        """Drop a held segment with a bad checksum."""
+        """Drop a buffered segment with a bad checksum."""
         self.drop(
             row, flow, ~self.held.at[node], self.held.size[node], self.held.ts[node], DROP_CHECKSUM
         )
         self.held.remove(row, node)
 
     def again(self, row, flow, offset, at, size, ts):
-        """Bytes at offsets that were delivered, or given up as a gap."""
+        """Bytes at offsets that were already delivered, or given up as a gap."""
         start: cython.longlong = offset if offset > row[S_GAP] else row[S_GAP]
         stop: cython.longlong = row[S_GAP_END]
         if offset + size < stop:
@@ -527,12 +527,12 @@ class Streams:
         row[S_PROGRESS] = ts
 
     def doubt(self, row, seq):
-        """Only a segment with a bad checksum tells where the stream is; `seq` would continue it."""
+        """Only a segment with a bad checksum gives the stream's position; `seq` continues it."""
         row[S_FLAGS] |= F_DOUBT
         row[S_STRAY] = seq & SEQ_MASK
 
     def start(self, row, flow, ts):
-        """Tell that a stream has payload."""
+        """Note that a stream has payload."""
         row[S_FLAGS] |= F_STARTED
         row[S_TURN] += 1
         row[S_STREAM] = self.streams
@@ -557,7 +557,7 @@ class Streams:
         row[S_MISSING] += size
 
     def skip(self, row, flow, size, ts):
-        """Step over bytes that were not captured, as far as nothing is held of them."""
+        """Step over bytes that were not captured, up to the first buffered one."""
         node: cython.Py_ssize_t = row[S_HEAD]
         if node and size > self.held.offset[node] - row[S_NEXT]:
             size = self.held.offset[node] - row[S_NEXT]
@@ -575,7 +575,7 @@ class Streams:
         self.drop(row, flow, at, size, ts, why)
 
     def drop(self, row, flow, at, size, ts, why):
-        """Tell bytes that are no part of the stream."""
+        """Note bytes that are not part of the stream."""
         row[S_DROPPED] += size
         self.pieces.put(PIECE_DROP, flow, row[S_STREAM], row[S_NEXT], size, at, ts, why)
 
@@ -653,14 +653,14 @@ class Streams:
         row[S_STRAYS] = 0
 
     def is_due(self, row):
-        """Whether the first held segment is the next one, and need not wait for a good copy."""
+        """Whether the first buffered segment is next and need not wait for a good copy."""
         node: cython.Py_ssize_t = row[S_HEAD]
         if node == 0 or self.held.offset[node] != row[S_NEXT]:
             return False
         return not (self.held.bad[node] and row[S_FLAGS] & F_CHECKED)
 
     def release(self, row, flow):
-        """Deliver what is held for the next offset, and all that follows it."""
+        """Deliver what is buffered for the next offset, and all that follows it."""
         node: cython.Py_ssize_t
         cut: cython.longlong
         ts: cython.longlong
@@ -678,14 +678,14 @@ class Streams:
             self.declare(row, flow)
 
     def declare(self, row, flow):
-        """Give up the first hole or wait, and deliver what is behind it."""
+        """Give up the first hole or wait, and deliver what follows it."""
         node: cython.Py_ssize_t = row[S_HEAD]
         after: cython.Py_ssize_t = self.held.next[node]
         stop: cython.longlong = self.held.offset[node] + self.held.size[node]
         is_bad: cython.bint = self.held.bad[node] and row[S_FLAGS] & F_CHECKED
         if self.held.offset[node] > row[S_NEXT]:
             if is_bad and (after == 0 or self.held.offset[after] != stop):
-                # Nothing tells that its place is right.
+                # Nothing confirms that its position is right.
                 self.discard(row, flow, node)
                 return
             self.gap(row, flow, self.held.offset[node] - row[S_NEXT], self.held.ts[node])

@@ -1,4 +1,4 @@
-"""Packets in packets: tags, PPP, MPLS, GRE, IP in IP, and by option what UDP carries.
+"""Packets in packets: tags, PPP, MPLS, GRE, IP in IP and, as an option, tunnels over UDP.
 
 Each function steps over one header and gives what the packet turns out to be. `level` counts the
 headers that carry whole packets: what is wrapped too often is not read.
@@ -24,7 +24,7 @@ TUNNEL_GENEVE = cython.declare(cython.int, 2)
 TUNNEL_GTP = cython.declare(cython.int, 4)
 
 NO_TUNNEL = cython.declare(cython.int, -3)
-"""It carries no packets, as far as is known here."""
+"""It carries no packets, as far as this module knows."""
 MOST_TAGS = cython.declare(cython.int, 8)
 """VLAN tags, labels or IPv6 extension headers in a row; real packets have up to three."""
 _MOST_LEVELS = cython.declare(cython.int, 4)
@@ -83,7 +83,7 @@ def ether_packet(rows, flows, data, index, kind, pos, end, wire_end, level):
         return ethernet_packet(rows, flows, data, index, pos, end, wire_end, level + 1)
     if kind == 0x880B:
         return ppp_packet(rows, flows, data, index, pos, end, wire_end, level + 1)
-    # MACsec, TRILL, network service header, fabric path: packets are in there, too.
+    # MACsec, TRILL, network service header, FabricPath: they carry packets, too.
     if kind == 0x88E5 or kind == 0x22F3 or kind == 0x894F or kind == 0x8903:
         return PACKET_TUNNEL
     return PACKET_NOT_IP
@@ -99,7 +99,7 @@ def ethernet_packet(rows, flows, data, index, pos, end, wire_end, level):
 
 
 def either_packet(rows, flows, data, index, pos, end, wire_end, level):
-    """IP of the version that its first half byte tells."""
+    """IP of the version in its first four bits."""
     version: cython.uint = u8(data, pos, end) >> 4
     if pos >= end:
         return PACKET_CUT if pos < wire_end else PACKET_TUNNEL
@@ -117,7 +117,7 @@ def pppoe_packet(rows, flows, data, index, pos, end, wire_end, level):
     if not room(pos, end, 6):
         return PACKET_CUT if room(pos, wire_end, 6) else PACKET_BAD_LINK
     if u8(data, pos + 1, end):
-        return PACKET_NOT_IP  # of discovery
+        return PACKET_NOT_IP  # a discovery packet
     if pos + 6 + be16(data, pos + 4, end) < wire_end:
         wire_end = pos + 6 + be16(data, pos + 4, end)
     if wire_end < end:
@@ -160,7 +160,7 @@ def hdlc_packet(rows, flows, data, index, pos, end, wire_end, level):
 
 
 def mpls_packet(rows, flows, data, index, pos, end, wire_end, level):
-    """Labels at `pos`. What is behind them is not said: IP, or Ethernet behind a control word."""
+    """Labels at `pos`. They do not say what follows: IP, or Ethernet after a control word."""
     word: cython.uint
     tags: cython.int = 0
     while True:
@@ -175,7 +175,7 @@ def mpls_packet(rows, flows, data, index, pos, end, wire_end, level):
             break
     word = u8(data, pos, end) >> 4
     if word == 4 or word == 6:
-        # An address of a device may begin so, too; then an IP type stands where it does there.
+        # A MAC address may begin like this, too; then the Ethernet type after it is that of IP.
         if not is_ip_type(be16(data, pos + 12, end)) or be16(data, pos + 2, end) <= wire_end - pos:
             return either_packet(rows, flows, data, index, pos, end, wire_end, level)
     if word == 0 and be32(data, pos, end) >> 16 == 0 and is_ip_type(be16(data, pos + 16, end)):
@@ -196,21 +196,21 @@ def carried_packet(rows, flows, data, index, kind, pos, end, wire_end, level):
         return mpls_packet(rows, flows, data, index, pos, end, wire_end, level)
     if kind == 97:
         return ethernet_packet(rows, flows, data, index, pos + 2, end, wire_end, level)
-    # Encrypted, mobile, compressed, of layer two.
+    # Encrypted, mobile IP, compressed, layer two.
     if kind == 50 or kind == 55 or kind == 98 or kind == 108 or kind == 115:
         return PACKET_TUNNEL
     return NO_TUNNEL
 
 
 def gre_packet(rows, flows, data, index, pos, end, wire_end, level):
-    """A GRE header at `pos`, also that of PPTP, and what mirrors ports with it (ERSPAN)."""
+    """A GRE header at `pos`, also that of PPTP and of port mirroring (ERSPAN)."""
     flags: cython.uint = be16(data, pos, end)
     kind: cython.uint = be16(data, pos + 2, end)
     size: cython.Py_ssize_t = 4
     if not room(pos, end, 4):
         return PACKET_CUT if room(pos, wire_end, 4) else PACKET_TUNNEL
     if flags & 0x4007 > 1:
-        return PACKET_TUNNEL  # with a route, or of another version
+        return PACKET_TUNNEL  # with routing, or of another version
     if flags & 0x8000:
         size += 4
     if flags & 0x2000:
@@ -227,7 +227,7 @@ def gre_packet(rows, flows, data, index, pos, end, wire_end, level):
         return PACKET_CUT if room(pos, wire_end, size) else PACKET_TUNNEL
     pos += size
     if pos == wire_end:
-        return NO_TUNNEL  # nothing is in there: an acknowledgement, or a sign of life
+        return NO_TUNNEL  # it is empty: an acknowledgement, or a keep-alive
     if kind == 0x88BE or kind == 0x22EB:
         return ethernet_packet(rows, flows, data, index, pos, end, wire_end, level)
     return ether_packet(rows, flows, data, index, kind, pos, end, wire_end, level)
@@ -253,7 +253,7 @@ def datagram_packet(rows, flows, data, index, pos, end, wire_end, level):
         return ether_packet(rows, flows, data, index, kind, pos, end, wire_end, level + 1)
     if port == 2152 and flows.tunnels & TUNNEL_GTP and flags >> 4 == 3:
         if u8(data, pos + 1, end) != 0xFF:
-            return NO_TUNNEL  # it is about the tunnel
+            return NO_TUNNEL  # a control message of the tunnel
         pos += 8
         if flags & 7:
             kind = u8(data, pos + 3, end) if flags & 4 else 0
@@ -276,7 +276,7 @@ def wireless_packet(rows, flows, data, index, pos, end, wire_end):
     if not room(pos, end, 24):
         return PACKET_CUT if room(pos, wire_end, 24) else PACKET_NOT_IP
     if flags >> 8 & 12 != 8 or flags & 0x4000:
-        return PACKET_NOT_IP  # it manages or controls, or has no data
+        return PACKET_NOT_IP  # a management or control frame, or one without data
     if flags & 0x40:
         return PACKET_TUNNEL  # encrypted
     if flags & 3 == 3:

@@ -1,1 +1,1 @@
-"""What was read → rows: buffers that Arrow takes as they are."""
+"""What was read → rows: buffers that Arrow uses as they are."""

@@ -1,8 +1,8 @@
-"""The rows of nclass bodies while they are filled: one row a field or element.
+"""The rows of nclass bodies while they are filled: one row per field or element.
 
 Every value of a row is written, so that memory need not be cleared. Rows are added for whole
 bodies: `mark` before one, `back` when it turns out not to fit or not to be readable. Texts that
-look like messages of other formats are noted besides, with the place where they lie.
+look like messages of other formats are noted as well, with their positions.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class BodyRows:
         self.mark_notes = self.note_count
 
     def back(self):
-        """Take the rows since `mark` back."""
+        """Discard the rows added since `mark`."""
         self.count = self.mark_count
         self.text_used = self.mark_text
         self.binary_used = self.mark_binary
@@ -135,7 +135,7 @@ class BodyRows:
     # --- paths
 
     def forget_paths(self, slots: int) -> None:
-        """Start with no paths but the body's own, 0."""
+        """Start with no paths but that of the body itself, 0."""
         self.path_count = 1
         self.path_slots = memoryview(bytearray(4 * slots)).cast("i")
         self.path_parents = memoryview(bytearray(4 * slots)).cast("i")
@@ -143,7 +143,7 @@ class BodyRows:
         self.path_steps[0] = -1
 
     def step(self, parent, step):
-        """The number of the path that goes on from another; `_NO_PATH` when there is no room.
+        """The number of the path that extends another by a step; `_NO_PATH` when there is no room.
 
         A step is twice a name's number, or twice an element's and one more.
         """
@@ -175,7 +175,7 @@ class BodyRows:
         )
 
     def begin(self, frame, path, position, name, type, size):
-        """Start a row, which has room; its name is -1 if it has none."""
+        """Start a row, for which there is room; its name is -1 if it has none."""
         row: cython.Py_ssize_t = self.count
         self.frame[row] = frame
         self.path[row] = path
@@ -231,7 +231,7 @@ class BodyRows:
 
 
 def mixed(key, high, low):
-    """A digest of two numbers that nobody can foresee who does not know the key."""
+    """A digest of two numbers, unpredictable without the key."""
     value: cython.ulonglong = high
     value = (value << 32 ^ cython.cast(cython.ulonglong, low) ^ key) & _MIX_MASK
     value = value * _MIX & _MIX_MASK
@@ -242,7 +242,7 @@ def mixed(key, high, low):
 def mask_bits(
     masks: cython.const[cython.uchar][::1], bits: cython.uint, out: cython.uchar[::1]
 ) -> int:
-    """Set a bit for each row whose mask has one of these bits; give how many there are."""
+    """Set a bit for each row whose mask has one of these bits; return how many there are."""
     index: cython.Py_ssize_t
     found: cython.Py_ssize_t = 0
     with cython.nogil:
@@ -258,7 +258,7 @@ def take32(
     values: cython.const[cython.int][::1],
     out: cython.int[::1],
 ) -> None:
-    """The value at each place."""
+    """The value at each index."""
     index: cython.Py_ssize_t
     with cython.nogil:
         for index in range(len(places)):
@@ -271,7 +271,7 @@ def take64(
     add: cython.longlong,
     out: cython.longlong[::1],
 ) -> None:
-    """The value at each place, and something more."""
+    """The value at each index, plus a constant."""
     index: cython.Py_ssize_t
     with cython.nogil:
         for index in range(len(places)):

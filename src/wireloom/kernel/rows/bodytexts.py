@@ -65,17 +65,17 @@ class BodyTexts:
         ends: cython.int[::1],
         valid: cython.uchar[::1],
     ) -> int:
-        """Write the bodies of the frames from `first` up to `last`; give how many there are.
+        """Write the bodies of the frames from `first` up to `last`; return how many there are.
 
         Args:
-            rows: of these frames.
+            rows: the rows of these frames.
             first: number of the first frame.
-            last: number behind the last.
+            last: number after the last.
             outcome: `BODY_GOOD` for the frames that have a text.
             reals: the texts of all rows with a real, in order.
             real_ends: where each one ends.
             out: where the texts go; there is room.
-            ends: where each ends, behind a zero.
+            ends: where each ends, after an initial zero.
             valid: a bit for each frame that has one.
         """
         frame: cython.Py_ssize_t
@@ -110,7 +110,7 @@ class BodyTexts:
                         is_first = False
                         used = self.key(out, used, rows, row)
                         if rows.mask[row] & ~HAS_NAME == 0:
-                            # An object or an array: what is in it follows.
+                            # An object or an array: its contents follow.
                             out[used] = _OPEN
                             used += 1
                             level += 1
@@ -140,7 +140,7 @@ class BodyTexts:
         return ends[number - 1] if number > 0 else 0
 
     def copy(self, out, used, texts, pos, end):
-        """Append ``texts[pos:end]``; give what is used then."""
+        """Append ``texts[pos:end]``; return the bytes used then."""
         if cython.compiled:
             copy_bytes(cython.address(out[0]), used, cython.address(texts[0]), pos, end, end)
         else:
@@ -165,7 +165,7 @@ class BodyTexts:
         return self.copy(out, used, self.keys, start, self.key_ends[name])
 
     def value(self, out, used, rows, row):
-        """Append a row's value that is no real."""
+        """Append a row's value, if it is not a real."""
         mask: cython.int = rows.mask[row]
         number: cython.longlong = rows.value_int[row]
         end: cython.Py_ssize_t

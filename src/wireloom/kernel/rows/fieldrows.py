@@ -1,7 +1,7 @@
-"""The columns of the `fields` table while they are filled: one row a field, null unless set.
+"""The columns of the `fields` table while they are filled: one row per field, null unless set.
 
 Rows are added for whole messages: `mark` before one, `back` when it turns out not to fit or not to
-be readable. What is set in a row is noted in `mask`; the bitmaps are made of the masks at the end.
+be readable. What is set in a row is noted in `mask`; at the end the masks become the bitmaps.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _COLUMN_SCALE = cython.declare(cython.int, 15)
 @cython.final
 @cython.cclass
 class FieldRows:
-    """Rows of the `fields` table; or, with `keeps` false, one row over and over."""
+    """Rows of the `fields` table; or, with `keeps` false, one row that is reused."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class FieldRows:
 
         Args:
             want: the columns to build, as bits.
-            dense: those that most rows have. The others are filled up when a row has them.
+            dense: those that most rows have. The others are filled once a row has a value.
             key_want: the key columns to build.
             rows: how many rows.
             text: how many bytes.
@@ -88,7 +88,7 @@ class FieldRows:
     def reset(self) -> None:
         """Start a new batch with new columns."""
         self.count = self.text_used = self.binary_used = 0
-        # What most rows of the last batch had, most of the next will have.
+        # What most rows of the last batch had, most rows of the next will have.
         self.dense &= self.seen | ~(V_DECIMAL | V_HINT)
         self.dense |= self.seen & self.want & (V_DECIMAL | V_HINT)
         most: cython.int = V_INT | V_REAL | V_DECIMAL | V_HINT
@@ -112,7 +112,7 @@ class FieldRows:
         self.binary_ends[0] = 0
 
     def let_go(self) -> None:
-        """Leave the memory to the batch that was made of it; `reset` comes before the next row."""
+        """Leave the memory to the batch that was made from it; call `reset` before the next row."""
         self.count = 0
         self._make(0, 0, 0)
 
@@ -166,7 +166,7 @@ class FieldRows:
         self.mark_binary = self.binary_used
 
     def back(self):
-        """Take the rows since `mark` back."""
+        """Discard the rows added since `mark`."""
         count: cython.Py_ssize_t = self.mark_count
         self.count = count
         self.text_used = self.mark_text
@@ -191,7 +191,7 @@ class FieldRows:
         return not self.want & V_BINARY or self.binary_used + size <= self.binary_capacity
 
     def begin(self, position, code, size, name):
-        """Start a row, which has room; its name is -1 if it has none."""
+        """Start a row, for which there is room; its name is -1 if it has none."""
         row: cython.Py_ssize_t = self.count
         self.mask = 0
         self.text_start = self.text_used
@@ -242,7 +242,7 @@ class FieldRows:
         self.hint[row] = hint
 
     def put_values(self, row, mask, number, bits, low, high, hint):
-        """What is in the columns that most rows have, at once; zeros where there is nothing.
+        """Write all columns that most rows have at once; zeros where there is no value.
 
         A decimal is in `decimal_low` and `decimal_high` too.
         """
@@ -265,7 +265,7 @@ class FieldRows:
             self.put_hint(hint)
 
     def put_facts(self, row, position, code, size, name, mask):
-        """What every row has, at once; text and binary are there already."""
+        """Write what every row has at once; text and binary are there already."""
         mask &= self.want
         self.seen |= mask
         self.low[row] = mask & 0xFF
@@ -289,7 +289,7 @@ class FieldRows:
             self.text_ends[row + 1] = cython.cast(cython.int, self.text_used)
 
     def put_type(self, code):
-        """Another type than the row was begun with."""
+        """Change the type that the row was started with."""
         if self.want & V_TYPE:
             self.type[self.count] = code
 
@@ -300,7 +300,7 @@ class FieldRows:
             self.value_int[self.count] = value
 
     def put_uint(self, value):
-        """An unsigned number; what does not fit a signed one becomes a decimal."""
+        """An unsigned number; one that does not fit a signed one becomes a decimal."""
         if value >> 63 == 0:
             self.put_int(cython.cast(cython.longlong, value))
             return
@@ -314,7 +314,7 @@ class FieldRows:
             self.put_decimal()
 
     def settle(self, is_negative):
-        """Turn what `wide` holds into `decimal_low` and `decimal_high`; False if too large."""
+        """Turn the number in `wide` into `decimal_low` and `decimal_high`; False if too large."""
         high: cython.ulonglong
         low: cython.ulonglong
         if not self.wide.rescale(_COLUMN_SCALE):
@@ -352,7 +352,7 @@ class FieldRows:
         self.mask |= V_DECIMAL
 
     def put_real(self, bits, hint, is_single):
-        """A real by its bits as a double; a decimal hint gives it a decimal too, -1 is none."""
+        """A real by its bits as a double; a decimal hint (-1: none) gives it a decimal too."""
         self.real_bits = bits
         self.real_hint = hint
         self.real_single = is_single
@@ -437,12 +437,12 @@ class FieldRows:
             self.partial_filled = self.count + 1
 
     def put_string(self, data, pos, stop, end):
-        """A string with its NUL, in a message that ends at `end`; gives the end of its text."""
+        """A string with its NUL, in a message that ends at `end`; returns the end of its text."""
         size: cython.Py_ssize_t = stop - pos
         if not self.want & (V_TEXT | V_BINARY):
             self.text_stop = find_zero(data, pos, stop)
             return self.text_stop
-        # As writers put it: plain text, and one NUL as the last byte.
+        # As writers encode it: plain text, and one NUL as the last byte.
         if self.want & V_TEXT and 0 < size <= 64 and u8(data, stop - 1, end) == 0:
             if cython.compiled:
                 is_plain = copy_short(
@@ -571,7 +571,7 @@ class FieldRows:
             self.put_binary(view, 0, len(value))
 
     def finish(self) -> None:
-        """Complete the columns that were started; those that `seen` does not have were not."""
+        """Complete the columns that were started, which are those in `seen`."""
         count: cython.Py_ssize_t = self.count
         at: cython.Py_ssize_t
         self.keys.end(count)

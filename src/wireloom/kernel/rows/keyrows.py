@@ -1,8 +1,8 @@
 """The key columns that every table starts with, and how columns get their memory.
 
 Memory comes from the driver's allocator and is not cleared: whatever is handed out has been written
-row by row. A column whose rows are nearly always alike is written only from the first row on that
-differs; the driver takes shared zeros for one that has none.
+row by row. A column whose rows are nearly always alike is written only from the first row that
+differs; if no row does, the driver uses shared zeros.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class KeyRows:
         self.stream = make(found, allocate, "stream", "i", rows if want & K_STREAM else 0)
 
     def set_path(self, row, path):
-        """The path of a row, which is not that of the frame's own message."""
+        """Set the path of a row, which is not that of the frame's own message."""
         at: cython.Py_ssize_t = self.path_filled
         if self.want & K_PATH:
             while at < row:
@@ -72,7 +72,7 @@ class KeyRows:
             self.path_filled = row + 1
 
     def fill(self, first, last, offset, length, ts_ns, stream):
-        """The keys of the rows from `first` up to `last`, which one frame has."""
+        """Set the keys of the rows from `first` up to `last`, all of one frame."""
         row: cython.Py_ssize_t
         # Rounded down, also before 1970.
         ts: cython.longlong = ts_ns // 1000 if ts_ns >= 0 else -((999 - ts_ns) // 1000)
@@ -116,7 +116,7 @@ class KeyRows:
 def pack_bits(
     masks: cython.const[cython.uchar][::1], count: cython.Py_ssize_t, out: cython.uchar[::1]
 ) -> None:
-    """Turn a byte of eight flags a row into eight bitmaps, one behind the other in `out`.
+    """Turn one byte of eight flags per row into eight bitmaps, one after the other in `out`.
 
     Each bitmap has an eighth of `out`.
     """
@@ -144,7 +144,7 @@ def pack_bits(
 
 
 def turned(x):
-    """A matrix of eight by eight bits with rows and columns exchanged."""
+    """An eight by eight bit matrix, transposed."""
     t: cython.ulonglong = (x ^ x >> 7) & _T7
     x = x ^ t ^ t << 7
     t = (x ^ x >> 14) & _T14

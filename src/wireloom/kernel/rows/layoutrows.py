@@ -1,7 +1,7 @@
-"""Rows of messages whose layout was met before (`Layouts`).
+"""Rows of messages whose layout has been seen before (`Layouts`).
 
-The columns that say what a field is are copied, and values are read where they lay last time. What
-is not as it was, or rare, makes it give up; then the message is read field by field.
+The columns that describe a field are copied, and values are read from the same positions as last
+time. Anything that differs, or is rare, makes it give up; then the message is read field by field.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ wide_state = later("walk.messages", "wide_state")
 
 NO_LAYOUT = cython.declare(cython.int, -1)
 
-# Where in a place are its row and its bytes; the plan is lowest.
+# The bits of a place that hold its row and its bytes; the plan is in the lowest bits.
 P_ROW = cython.declare(cython.int, 8)
 P_AT = cython.declare(cython.int, 16)
 P_STOP = cython.declare(cython.int, 32)
@@ -89,7 +89,7 @@ def copy_facts(rows, layouts, slot, row, count, has_hints):
 
 
 def put_decimals(rows, places, count, start, data, pos, end):
-    """Reals with a hint, which says that they are decimals; False if one is not."""
+    """Reals with a hint that makes them decimals; False if one is not a decimal."""
     place: cython.ulonglong
     row: cython.Py_ssize_t
     at: cython.Py_ssize_t
@@ -141,7 +141,7 @@ def put_numbers(rows, places, count, start, data, pos, end):
 def put_texts(walk, rows, layouts, slot, places, count, start, data, pos, end):
     """Texts, and the dates and times that they state; False if one is rare.
 
-    Words are written; what is behind a text is written over by the next one.
+    Whole words are written; the next text overwrites what is after this one.
     """
     first: cython.Py_ssize_t = slot * layouts.most
     place: cython.ulonglong
@@ -184,7 +184,7 @@ def put_texts(walk, rows, layouts, slot, places, count, start, data, pos, end):
 
 
 def repeated_rows(walk, rows, layouts, data, pos, end, most):
-    """Append the rows of the fields ``data[pos:end]``, at most that many; 0 if it cannot."""
+    """Append the rows of the fields ``data[pos:end]``, at most `most` of them; 0 if it cannot."""
     slot: cython.Py_ssize_t = layouts.find(data, pos, end)
     start: cython.Py_ssize_t = rows.count
     row: cython.Py_ssize_t
@@ -321,7 +321,7 @@ def keep_layout(walk, layouts, rows, shapes, data, pos, end, count):
 def learn(layouts, slot, rows, shapes, data, pos, end, count, columns):
     """What the rows of a message have in common with those of the next ones like it.
 
-    With `columns`, only fields with as low a number of their name have a place, in their order.
+    With `columns`, only fields whose name has a number below it get a place, in their order.
     """
     start: cython.Py_ssize_t = pos
     first: cython.Py_ssize_t = slot * layouts.most

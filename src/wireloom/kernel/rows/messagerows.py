@@ -1,4 +1,4 @@
-"""The columns of the `messages` table while they are filled: one row a message."""
+"""The columns of the `messages` table while they are filled: one row per message."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class MessageRows:
         self._make(self.capacity)
 
     def let_go(self) -> None:
-        """Leave the memory to the batch that was made of it; `reset` comes before the next row."""
+        """Leave the memory to the batch that was made from it; call `reset` before the next row."""
         self.count = 0
         self._make(0)
 
@@ -46,7 +46,7 @@ class MessageRows:
         want = self.want
         make, found = new_column, self.buffers
         self.keys.reset(rows, self.allocate)
-        # Unwanted ones too: they are small, and writing them is quicker than asking.
+        # Unwanted ones too: they are small, and writing them is quicker than checking.
         self.format = make(found, self.allocate, "format", "b", rows)
         self.dialect = make(found, self.allocate, "dialect", "b", rows)
         self.has_dialect = make(found, self.allocate, "has_dialect", "B", rows)
@@ -63,12 +63,12 @@ class MessageRows:
         self.mark_count = self.count
 
     def back(self):
-        """Take the rows since `mark` back."""
+        """Discard the rows added since `mark`."""
         self.count = self.mark_count
         self.keys.back(self.count)
 
     def open(self, format, dialect, path):
-        """A row for a message that starts; -1 if there is no room. Its dialect is -1 if none."""
+        """A row for a message that starts; -1 if there is no room. A dialect of -1 is null."""
         row: cython.Py_ssize_t = self.count
         if row >= self.capacity:
             return -1
@@ -81,7 +81,7 @@ class MessageRows:
         return row
 
     def close(self, row, fields, depth):
-        """What is known of that message at its end."""
+        """Set what is known about that message at its end."""
         if self.want & G_FIELDS:
             self.fields[row] = fields
         if self.want & G_DEPTH:

@@ -1,8 +1,8 @@
 """nclass bodies → rows: the columnar twin of `wireloom.formats.blaze.body`.
 
-What classes there are is in tables that `wireloom.columnar.bodies` makes of a model. A body that a
-writer would not send, because its fields or elements do not ascend, is left to the object path, and
-so is the reason why one cannot be read.
+The classes are in tables that `wireloom.columnar.bodies` makes from a model. A body that no writer
+would send, because its fields or elements do not ascend, is left to the object path, and so is the
+reason why a body cannot be read.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ __all__ = ["Bodies"]
 
 # What becomes of a frame's body.
 BODY_NONE = cython.declare(cython.int, 0)
-"""It has none, or nothing is known of its class."""
+"""It has none, or nothing is known about its class."""
 BODY_GOOD = cython.declare(cython.int, 1)
 BODY_BAD = cython.declare(cython.int, 2)
 """The object path must be asked."""
 BODY_CLASS = cython.declare(cython.int, 3)
 """Its class or encoding is not in the model."""
 BODY_SKIP = cython.declare(cython.int, 4)
-"""The frame is not to be looked at."""
+"""The frame is to be skipped."""
 _BODY_FULL = cython.declare(cython.int, 5)
 
-# Roles of packets, with places in their headers: a row of the table for each HDRLEN and PKTTYP.
+# Roles of packets, with positions in their headers: one row of the table per HDRLEN and PKTTYP.
 ROLE_ROW = cython.declare(cython.int, 8)
 ROLE_CLASS = cython.declare(cython.int, 1)
 """The header has the class, in the word at (2); the body starts at (1)."""
@@ -68,7 +68,7 @@ NC_TEXT = cython.declare(cython.int, 13)
 NC_OBJECT = cython.declare(cython.int, 14)
 
 MOST_BODY_LEVELS = cython.declare(cython.int, 256)
-"""Objects and arrays around a field; classes nest 64 deep at most."""
+"""Objects and arrays around a field; classes nest at most 64 deep."""
 
 
 @cython.final
@@ -94,7 +94,7 @@ class Bodies:
         """A model.
 
         Args:
-            roles: what each kind of packet tells, and where.
+            roles: what each kind of packet contains, and where.
             classes: pairs of class id and class, by id.
             starts: where the slots of each class start, and where the last one's end.
             slots: rows of numbers, see above.
@@ -134,7 +134,7 @@ class Bodies:
         first: cython.Py_ssize_t,
         outcome: cython.uchar[::1],
     ) -> int:
-        """Append the rows of the bodies from frame `first` on; give the frame where it ended.
+        """Append the rows of the bodies from frame `first` on; return the frame where it ended.
 
         It ends early at a body that it cannot read, as `outcome` says, or when there is no room for
         a body's rows. `words` are what `find` has found.
@@ -174,10 +174,10 @@ class Bodies:
         outcome: cython.const[cython.uchar][::1],
         out: cython.longlong[::1],
     ) -> int:
-        """Only find the class of each body from frame `first` on; give the frame where it ended.
+        """Only find the class of each body from frame `first` on; return the frame where it ended.
 
         It ends early when there is no room for one more subscription. `out` gets the word with
-        class and encoding, 0 for frames without a body or with one that nothing is known of.
+        class and encoding, 0 for frames without a body or with one of unknown class.
         """
         index: cython.Py_ssize_t = first
         count: cython.Py_ssize_t = len(offsets)
@@ -203,7 +203,7 @@ class Bodies:
         lengths: cython.const[cython.int][::1],
         out: cython.longlong[::1],
     ) -> int:
-        """Find the frames that tell of subscriptions; give how many there are.
+        """Find the frames about subscriptions; return how many there are.
 
         `out` gets four numbers for each: its index, `ROLE_REQUEST` or `ROLE_RESPONSE`, the request,
         and the word with class and encoding, or the subscription.
@@ -257,7 +257,7 @@ class Bodies:
     def class_in(self, subscriptions, data, pos, end):
         """The word with class and encoding of a frame's body; 0 if there is none, -1: no room.
 
-        What the frame says of subscriptions is learned.
+        What the frame says about subscriptions is remembered.
         """
         role: cython.Py_ssize_t = ROLE_ROW * (be16(data, pos, end) & 0x3FF)
         kind: cython.longlong = self.roles[role]
@@ -414,7 +414,7 @@ class Bodies:
                 return _BODY_FULL
 
     def scalar(self, rows, data, pos, end, slot, frame, path, index, name):
-        """Append the row of a number or character; give its bytes, 0 if it is none, -1: no room."""
+        """Append the row of a number or character; return its bytes, 0 if invalid, -1: no room."""
         kind: cython.longlong = self.slots[slot + SLOT_KIND]
         size: cython.int = 1
         value: cython.ulonglong

@@ -1,4 +1,4 @@
-"""What class the events of a Blaze subscription have: learned from requests and their answers."""
+"""The class of a Blaze subscription's events, learned from requests and their answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wireloom.kernel.rows.bodyrows import mixed
 __all__ = ["Subscriptions"]
 
 MOST_SUBSCRIPTIONS = cython.declare(cython.Py_ssize_t, 1048576)
-"""Of one connection; a client that makes more is forgotten rather than remembered for ever."""
+"""Most entries of one connection; if a client makes more, they are forgotten."""
 
 
 @cython.final
@@ -25,7 +25,7 @@ class Subscriptions:
         self.key = secrets.randbits(64)
 
     def copy(self) -> Subscriptions:
-        """Another one that knows the same."""
+        """A copy."""
         made = Subscriptions()
         made.key = self.key
         made.requests = memoryview(bytearray(self.requests)).cast("q")
@@ -57,7 +57,7 @@ class Subscriptions:
                 self.activate(active[at], active[at + 1])
 
     def place(self, table, key):
-        """Where a key is in a table, or would be."""
+        """The slot of a key in a table, or where it would go."""
         mask: cython.Py_ssize_t = len(table) // 2 - 1
         at: cython.Py_ssize_t = mixed(self.key, 0, key) & mask
         while table[2 * at] and table[2 * at] != key:
@@ -72,7 +72,7 @@ class Subscriptions:
         self.requests[at + 1] = clsenc
 
     def activate(self, number, clsenc):
-        """A subscription has events of a class and encoding; 0: nobody knows."""
+        """A subscription has events of a class and encoding; 0: unknown."""
         at: cython.Py_ssize_t = self.place(self.active, number)
         self.active_count += 0 if self.active[at] else 1
         self.active[at] = number

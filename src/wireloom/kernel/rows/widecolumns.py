@@ -1,6 +1,6 @@
 """The cells of wide rows → the buffers of Arrow columns.
 
-A column's cells are the words from `at` on, one or two a row; see `WideRows`.
+A column's cells are the words from `at` on, one or two per row; see `WideRows`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def wide_ends(
     count: cython.Py_ssize_t,
     out: cython.int[::1],
 ) -> int:
-    """Where the texts of cells will end, one behind the other; gives the last end."""
+    """Where the texts of cells will end when joined; returns the last end."""
     row: cython.Py_ssize_t
     total: cython.ulonglong = 0
     with cython.nogil:
@@ -89,7 +89,7 @@ def wide_text(
     text: cython.const[cython.uchar][::1],
     out: cython.uchar[::1],
 ) -> None:
-    """Copy the texts of cells, one behind the other."""
+    """Copy the texts of cells, one after the other."""
     row: cython.Py_ssize_t
     start: cython.Py_ssize_t
     size: cython.Py_ssize_t

@@ -1,7 +1,7 @@
-"""The columns of a wide table while they are filled: one row a message, chosen fields as columns.
+"""The columns of a wide table while they are filled: one row per message, one column per field.
 
-Every cell is one or two words of 64 bits, whatever its type; `wireloom.columnar.wide` makes Arrow
-columns of them. A field's value is taken from the row that `FieldRows` holds for it.
+Every cell is one or two 64-bit words, whatever its type; `wireloom.columnar.wide` makes Arrow
+columns from them. A field's value is taken from the row that `FieldRows` holds for it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class WideRows:
         dates: Dates,
         allocate: Callable[[int], Any] = bytearray,
     ) -> None:
-        """Columns of the given kinds; precision and scale count for decimals."""
+        """Columns of the given kinds; precision and scale matter for decimals only."""
         self.columns = len(kinds)
         self.keys = KeyRows(key_want)
         self.capacity = rows
@@ -111,7 +111,7 @@ class WideRows:
         self._make(self.capacity, self.text_capacity)
 
     def let_go(self) -> None:
-        """Leave the memory to the batch that was made of it; `reset` comes before the next row."""
+        """Leave the memory to the batch that was made from it; call `reset` before the next row."""
         self.count = 0
         self._make(0, 0)
 
@@ -141,7 +141,7 @@ class WideRows:
         self.mark_text = self.text_used
 
     def back(self):
-        """Take the rows since `mark` back."""
+        """Discard the rows added since `mark`."""
         self.count = self.mark_count
         self.text_used = self.mark_text
         self.keys.back(self.count)
@@ -182,10 +182,10 @@ class WideRows:
         return at + (2 * row if self.is_double(column) else row)
 
     def put(self, row, column, rows, data, pos):
-        """The value of a field, unless there is one already: of a repeated name the first counts.
+        """Set the value of a field, unless it has one already: the first of a repeated name counts.
 
-        `rows` holds the field's value, and `pos` is where its text starts if it is one. Gives what
-        became of the cell; from `_TEXT_ROOM` on the message must be read again.
+        `rows` holds the field's value, and `pos` is where its text starts, if it is a text. Returns
+        what became of the cell; from `_TEXT_ROOM` on, the message must be read again.
         """
         flag: cython.Py_ssize_t = column * self.capacity + row
         result: cython.int
@@ -264,7 +264,7 @@ class WideRows:
         return _VALUE
 
     def put_whole(self, at, bits):
-        """The whole number that a real is."""
+        """The whole number that a real equals."""
         real: cython.double = as_double(bits)
         found: cython.longlong
         if not -_TWO_63 <= real < _TWO_63:
@@ -273,7 +273,7 @@ class WideRows:
         return self.put_word(at, found) if found == real else _MISFIT
 
     def put_decimal(self, at, column, rows):
-        """A decimal: of a real, by its hint or else its shortest text, or of an integer."""
+        """A decimal: from a real, by its hint or else its shortest text, or from an integer."""
         high: cython.ulonglong
         low: cython.ulonglong
         hint: cython.int = rows.real_hint
@@ -312,7 +312,7 @@ class WideRows:
         return _VALUE
 
     def put_bytes(self, at, kind, rows):
-        """The text or binary of the row that was just read, which lies at the end of its column."""
+        """The text or binary of the row that was just read, which is at the end of its column."""
         start: cython.Py_ssize_t = rows.text_start
         size: cython.Py_ssize_t = rows.text_used - start
         if not rows.mask & (V_TEXT if kind == C_TEXT else V_BINARY):
@@ -338,7 +338,7 @@ class WideRows:
         return _VALUE
 
     def take(self, source, start, stop):
-        """Copy bytes that have room behind the others."""
+        """Append bytes, for which there is room."""
         if cython.compiled:
             copy_bytes(cython.address(self.text[0]), self.text_used, source, start, stop, stop)
         else:
@@ -397,9 +397,9 @@ class WideRows:
 
 
 def magnitude_of(value):
-    """A signed number without its sign."""
+    """The absolute value of a signed number."""
     if cython.compiled:
-        # Also right for the least number, which has no positive twin.
+        # Also right for the smallest number, which has no positive counterpart.
         return (
             -cython.cast(cython.ulonglong, value)
             if value < 0

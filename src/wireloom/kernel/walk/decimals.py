@@ -1,8 +1,8 @@
-"""Exact work on values from the wire: 128-bit products, the decimals of reals, dates, UTF-8.
+"""Exact arithmetic on values from the wire: 128-bit products, decimals of reals, dates, UTF-8.
 
 A real with a hint stands for the multiple of a unit that is nearest to its exact binary value (the
-rules are those of `wireloom.formats._tib.decimals`). Where doubles cannot decide that without doubt
-it is found in whole numbers, the same on every machine and interpreted.
+rules are those of `wireloom.formats._tib.decimals`). Where doubles cannot decide that for certain,
+it is computed in integers, with the same result on every machine and when interpreted.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Wide:
             self.has_overflowed = True
 
     def over(self, divisor):
-        """Divide by a number below 2**32; whether nothing was left over."""
+        """Divide by a number below 2**32; return whether the division was exact."""
         part: cython.ulonglong
         rest: cython.ulonglong
         high: cython.ulonglong = self.high // divisor
@@ -244,7 +244,7 @@ class Wide:
         return not self.has_overflowed
 
     def fives(self, count):
-        """Five to the `count`: what a binary fraction is multiplied with to have so many places."""
+        """Five to the `count`: the factor that gives a binary fraction so many decimal places."""
         return self.powers[count] >> count
 
     def shortest(self, bits, magnitude, is_single):
@@ -254,7 +254,7 @@ class Wide:
         value: cython.double
         off: cython.double
         self.places = 0
-        if magnitude >= _SURE * 4:  # then it has no fraction
+        if magnitude >= _SURE * 4:  # it has no fraction
             self.units(bits, 1, 0)
             return not self.has_overflowed
         self.high = 0
@@ -288,9 +288,9 @@ class Wide:
         return False
 
     def reads_back(self, bits, places):
-        """Become the units of `places` nearest to a double; whether that decimal is the double's.
+        """Become the units of `places` nearest to a double; return whether they read back as it.
 
-        It is when it lies no further from the double than half the way to the next one.
+        They do if they are at most half the distance to the next double away.
         """
         exponent: cython.int = bits >> 52 & 0x7FF
         mantissa: cython.ulonglong = bits & _FRACTION | _HIDDEN
@@ -322,13 +322,13 @@ class Wide:
             return False
         mantissa = mantissa * 2
         if is_below and bits & _FRACTION == 0:
-            mantissa = mantissa * 2  # below a power of two doubles are twice as dense
+            mantissa = mantissa * 2  # below a power of two, doubles are twice as dense
         if mantissa == self.powers[places]:
             return bits & 1 == 0
         return mantissa < self.powers[places]
 
     def rescale(self, places):
-        """Count in units of other places; False if that does not go without loss."""
+        """Convert to units of other places; False if that would lose digits."""
         down: cython.int = self.places - places
         if down <= 0:
             while down < -19:
@@ -397,7 +397,7 @@ def is_utf8(data, pos, end):
 
 
 def days_of(year, month, day):
-    """Days from 1970-01-01 to a date of the Gregorian calendar; -1000000 if there is no such.
+    """Days from 1970-01-01 to a date of the Gregorian calendar; -1000000 if there is no such date.
 
     The year starts in March here, which puts the leap day last.
     """

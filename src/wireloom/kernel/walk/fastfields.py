@@ -1,8 +1,8 @@
-"""The quick lane: runs of fields that were met before, read with as few instructions as possible.
+"""The fast path (`quick_lane`): runs of fields seen before, read with few instructions.
 
-What a field is follows from its header's record (`HeaderCache`), not from its bytes. The lane stops
-in front of the first field that is not what the record says, or that is rare; the walker reads that
-one, and comes back. It checks what the walkers check and gives the same rows.
+What a field is follows from its header's record (`HeaderCache`), not from its bytes. The fast path
+stops before the first field that differs from the record, or that is rare; the walker reads that
+one and returns here. It checks what the walkers check and gives the same rows.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _LANE_SHIFT = cython.declare(cython.double, 6755399441055744.0)
 _LANE_SHIFT_BITS = cython.declare(cython.longlong, 0x4338000000000000)
 _LANE_ALL = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 _LANE_LONGEST = cython.declare(cython.uint, 0x79)
-"""From here on the size of a TibrvMsg string is not this byte."""
+"""From here on, this byte is not the size of a TibrvMsg string."""
 
 
 def lane_decimal(rows, bits, hint):
@@ -63,7 +63,7 @@ def lane_decimal(rows, bits, hint):
     if 16 <= hint <= 31:
         value = as_double(bits) * rows.wide.reals[hint - 16]
         if -_LANE_SURE < value < _LANE_SURE:
-            # So large a double has no fraction, and its last bits are the number.
+            # A double this large has no fraction, and its low bits are the number.
             shifted = value + _LANE_SHIFT
             off = value - (shifted - _LANE_SHIFT)
             if -0.25 < off < 0.25:
@@ -81,7 +81,7 @@ def lane_decimal(rows, bits, hint):
 
 
 def quick_lane(walk, rows, shapes, data, pos, end, before, index, most, base, wide_row):
-    """Read fields from `pos` on; gives where it stopped.
+    """Read fields from `pos` on; return where it stopped.
 
     `walk.lane_header` is then the header of the last field read, `walk.lane_next` that of the one
     at the stop if it was recognised, else 0; `walk.lane_count` how many were read, of at most
@@ -109,7 +109,7 @@ def quick_lane(walk, rows, shapes, data, pos, end, before, index, most, base, wi
     has_fids: cython.bint = shapes.has_fids
     is_chosen: cython.bint = False
     is_read: cython.bint = rows.keeps
-    # Whether there is more to a row than the lane's own columns.
+    # Whether a row has more than the columns written here.
     is_more: cython.bint = walk.has_wide or walk.path != 0 or not rows.keeps or not rows.is_full
     if rows.keeps:
         most = min(most, rows.capacity - row)
@@ -230,7 +230,7 @@ def quick_lane(walk, rows, shapes, data, pos, end, before, index, most, base, wi
 
 
 def lane_string(walk, rows, data, pos, stop, end, hint):
-    """Put a string, and the date or time that it states by its hint; `rows.mask` is its own."""
+    """Put a string, and the date or time that its hint says it is; `rows.mask` is its own."""
     rows.mask = 0
     rows.text_start = rows.text_used
     rows.binary_start = rows.binary_used

@@ -1,9 +1,9 @@
 """Field headers that repeat: messages of one kind have the same fields in the same order.
 
 The header of a field in TibMsg and TibrvMsg is its name size, name and type, and for numbers the
-size, one behind the other. Each header met gets a number and a record of what it means. A record
-also says which header came last time behind it, which is nearly always the next one again: it is
-known for what it is by two comparisons of words, and nothing of it has to be read.
+size, in a row. Each new header gets a number and a record of what it means. A record also says
+which header followed it last time, which nearly always follows again: two comparisons of words
+recognise it, and nothing in it has to be parsed.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ H_TAIL = cython.declare(cython.int, 2)
 H_MIDDLE = cython.declare(cython.int, 3)
 """The one between them, for headers of more than 16 bytes."""
 H_FACTS = cython.declare(cython.int, 4)
-"""What is read at once, a byte each: a plan (below), bytes of a number, the type's number, whether
-it has a name, bytes of the header, and how many must be there for the header to be compared and for
-a number to be read. 0 in a record that is not filled."""
+"""What is read at once, one byte each: a plan (below), bytes of a number, the type's number,
+whether it has a name, bytes of the header, and how many bytes must be available to compare the
+header and to read a number. 0 in a record that is not filled."""
 H_NEXT = cython.declare(cython.int, 5)
-"""The header that came last time behind this one; 0 if there was none."""
+"""The header that followed this one last time; 0 if there was none."""
 H_WORDS = cython.declare(cython.int, 8)
-"""A line of the processor's cache; two words are spare."""
+"""One cache line of the processor; two words are spare."""
 
-# Where in `H_FACTS` each of them is.
+# The position of each of them in `H_FACTS`.
 F_SIZE = cython.declare(cython.int, 8)
 F_TYPE = cython.declare(cython.int, 16)
 F_NAMED = cython.declare(cython.int, 24)
 F_HEADER = cython.declare(cython.int, 32)
 F_NEED = cython.declare(cython.int, 40)
 
-# Plans: what the quick lane does with a field.
+# Plans: what the fast path does with a field.
 PLAN_NONE = cython.declare(cython.int, 0)
 PLAN_INT = cython.declare(cython.int, 1)
 PLAN_UINT = cython.declare(cython.int, 2)
@@ -58,7 +58,7 @@ _LONGEST_HEADER = cython.declare(cython.Py_ssize_t, 24)
 class HeaderCache:
     """Headers of one format. Number 0 is none: what comes before the first field of a message.
 
-    No bytes are its header: a word of which nothing is compared is not 1.
+    No bytes match it: a masked word of which nothing is compared is never 1.
     """
 
     def __init__(self, names: Names, has_fids: bool) -> None:
@@ -68,12 +68,12 @@ class HeaderCache:
         self.records = memoryview(bytearray(8)).cast("Q")
         self.name = self.fid = self.name_sizes = memoryview(bytearray(4)).cast("i")
         self.widen(0)
-        # The header met last.
+        # The header seen last.
         self.one_name = self.one_fid = 0
         self.one_size = 0
 
     def widen(self, count: int) -> None:
-        """Make room for as many as there can be headers."""
+        """Allocate room for all headers that the table can number."""
         slots = len(self.headers.slots) + 1
         self.records = longer(self.records, "Q", H_WORDS * slots, H_WORDS * count)
         self.name = longer(self.name, "i", slots, count)
@@ -127,7 +127,7 @@ class HeaderCache:
         return found
 
     def is_at(self, record, facts, data, pos, end):
-        """Whether the header of a record stands at `pos`, with as many bytes as it asks for."""
+        """Whether the header of a record is at `pos`, with as many bytes as it needs."""
         size: cython.Py_ssize_t = facts >> F_HEADER & 0xFF
         if end - pos < cython.cast(cython.Py_ssize_t, facts >> F_NEED):
             return False
@@ -139,7 +139,7 @@ class HeaderCache:
         )
 
     def set_plan(self, number, plan, size, type):
-        """How the quick lane reads a field with that header; `size` is that of its data."""
+        """How the fast path reads a field with that header; `size` is that of its data."""
         at: cython.Py_ssize_t = H_WORDS * cython.cast(cython.Py_ssize_t, number)
         header: cython.int = cython.cast(cython.int, self.records[at + H_FACTS] >> F_HEADER & 0xFF)
         more: cython.int = 0
@@ -150,7 +150,7 @@ class HeaderCache:
         self.set_facts(number, header, plan, size, type, more)
 
     def set_facts(self, number, header, plan, size, type, more):
-        """The facts of a header of so many bytes; `more` must be there behind its data."""
+        """The facts of a header of so many bytes; `more` bytes must follow its data."""
         at: cython.Py_ssize_t = H_WORDS * cython.cast(cython.Py_ssize_t, number)
         facts: cython.ulonglong = max(8, header + size + more)
         facts = facts << 8 | header

@@ -1,8 +1,8 @@
 """Layouts that repeat: the same fields in the same places, so that only values differ.
 
-Most messages of a feed look like one that came before. Its size tells which one that may be, and
-comparing all bytes but those of values tells whether it is so. Then nothing of the message has to
-be looked up or decided.
+Most messages of a feed look like an earlier one. The size tells which one that may be, and
+comparing all bytes except the values confirms it. Then nothing in the message has to be looked up
+or decided.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from wireloom.kernel.primitives import is_alike, low_bytes
 __all__: list[str] = []
 
 _WAYS = cython.declare(cython.int, 4)
-"""Slots that a size has: feeds have templates of the same size."""
+"""Slots per message size: a feed may have several templates of the same size."""
 _PATIENCE = cython.declare(cython.int, 8)
-"""Messages in a row that look different before another layout takes the place of one."""
+"""Messages in a row that match no layout before a new one replaces an old one."""
 _MOST_PATIENCE = cython.declare(cython.int, 4096)
-"""The same where layouts were kept that never came again: twice as many each time."""
+"""The most of these, for layouts that never come again: the number doubles each time."""
 _RESPITE = cython.declare(cython.int, 100)
-"""Messages until it is tried again where a layout could not be kept."""
+"""Messages to wait before trying again where a layout could not be kept."""
 _BYTE = cython.declare(cython.ulonglong, 0xFF)
 
 
 @cython.final
 @cython.cclass
 class Layouts:
-    """As many layouts as there are slots, a power of two; a size has a few of them."""
+    """A table of layouts; the number of slots is a power of two, and a message size has a few."""
 
     def __init__(self, slots: int, words: int, fields: int) -> None:
         """Room for messages of so many words of eight bytes, and so many fields.
@@ -34,7 +34,7 @@ class Layouts:
         Args:
             slots: how many layouts.
             words: those of the longest message.
-            fields: how many of them have facts, which `repeats` puts here.
+            fields: how many of them have facts, which `layoutrows` puts here.
         """
         self.slots = slots
         self.room = words
@@ -68,8 +68,8 @@ class Layouts:
         self.numbers = memoryview(bytearray(4 * max(1, slots))).cast("i")
 
     def first_of(self, size):
-        """The first of the slots that a size has."""
-        # Sizes differ by a few bytes, so that neighbours must not share slots.
+        """The first slot of a message size."""
+        # Sizes differ by a few bytes, so neighbouring sizes must not share slots.
         return (size * _WAYS) & (self.slots - 1)
 
     def find(self, data, pos, end):
@@ -105,7 +105,7 @@ class Layouts:
         return -1
 
     def is_due(self, size):
-        """Whether the layout of a message of so many bytes, which was not found, is to be kept."""
+        """Whether to keep the layout of a message of so many bytes, which was not found."""
         slot: cython.Py_ssize_t
         at: cython.Py_ssize_t
         if size > 8 * self.room or size <= 0:
@@ -133,7 +133,7 @@ class Layouts:
         return slot
 
     def choose(self, size):
-        """The slot for a new layout: a free one, else that of one that is not met, in turn."""
+        """The slot for a new layout: a free one, else one whose layout does not recur, in turn."""
         first: cython.Py_ssize_t = self.first_of(size)
         slot: cython.Py_ssize_t
         turn: cython.int
@@ -144,7 +144,7 @@ class Layouts:
         for turn in range(_WAYS):
             slot = first + (self.turns[first] + turn) % _WAYS
             if not self.hits[slot]:
-                # It was kept for nothing.
+                # It was kept in vain.
                 self.patience[first] = min(_MOST_PATIENCE, 2 * self.patience[first])
                 break
             self.hits[slot] = 0
@@ -155,16 +155,16 @@ class Layouts:
         return slot
 
     def cover(self, slot, first, last):
-        """The bytes of the message from `first` up to `last` count."""
+        """Make the bytes of the message from `first` up to `last` part of the layout."""
         at: cython.Py_ssize_t
         for at in range(first, last):
             self.masks[slot * self.room + (at >> 3)] |= _BYTE << (8 * (at & 7))
 
     def give_up(self, slot):
-        """It is none that can be kept: do not try the next ones of that size."""
+        """This layout cannot be kept: do not try the next ones of that size."""
         self.misses[slot - slot % _WAYS] = -_RESPITE
 
     def finish(self, slot, size, count):
-        """From now on it is found: a layout of so many bytes and fields."""
+        """Finish a layout of so many bytes and fields: from now on it is found."""
         self.sizes[slot] = cython.cast(cython.int, size)
         self.counts[slot] = cython.cast(cython.int, count)

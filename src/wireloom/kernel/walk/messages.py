@@ -1,4 +1,4 @@
-"""Frames → rows: the entry point, and the messages that lie in the payloads of others."""
+"""Frames → rows: the entry point, and the messages in the payloads of others."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def message_rows(
 ) -> tuple[int, int]:
     """Append the rows of the frames ``first`` to ``last - 1``, each one message.
 
-    Of the format `PAYLOAD` each is the payload of a transport, in which messages may be.
+    With the format `PAYLOAD`, each is the payload of a transport, which may hold messages.
 
     Args:
-        walk: where to.
+        walk: where the rows go.
         format: number of the format.
         data: what holds the frames.
         starts: where each starts in `data`.
@@ -60,8 +60,8 @@ def message_rows(
         times: when each was captured; may be empty.
         base: stream offset of ``data[0]``.
         first: number of the first.
-        last: number behind the last.
-        framed: the bytes of the frames that these lie in; if empty, `lengths`.
+        last: number after the last.
+        framed: the lengths of the frames that contain these; if empty, `lengths`.
 
     Returns:
         The first frame not done, and what became of it: `GOOD` when all are done.
@@ -180,7 +180,7 @@ def payload_rows(walk, rows, data, pos, end):
 
 
 def wide_state(walk, rows, row, column, data, pos):
-    """Put the field just read into its wide cell; how to go on."""
+    """Put the field just read into its wide cell; return how to go on."""
     result: cython.int = walk.wide.put(row, column, rows, data, pos)
     if result < _TEXT_ROOM:
         return GOOD
@@ -202,7 +202,7 @@ def recognised_payloads(
     places: cython.longlong[::1],
     lengths: cython.int[::1],
 ) -> int:
-    """Find the payloads that start with the magic of a message; give how many there are.
+    """Find the payloads that start with the magic of a message; return how many there are.
 
     Args:
         data: what holds the payloads.

@@ -29,12 +29,12 @@ def high_product(a, b):
 
 
 def folded_product(a, b):
-    """Both halves of ``a * b``, folded; hard to steer when `a` or `b` has a secret in it."""
+    """Both halves of ``a * b``, folded; unpredictable when `a` or `b` contains a secret."""
     return a * b & _WORD64 ^ high_product(a, b)
 
 
 def longer(old: Any, code: str, size: int, count: int) -> memoryview:
-    """An array of `size` numbers, of which the first `count` are those of an old one."""
+    """An array of `size` numbers, the first `count` copied from an old one."""
     new = memoryview(bytearray((8 if code == "Q" else 4) * size)).cast(code)
     if count < len(old):
         new[:count] = old[:count]
@@ -58,13 +58,13 @@ class Names:
         self._resize(slots)
 
     def _resize(self, slots: int) -> None:
-        """New arrays for so many slots; half of them can be used. What there is, is kept."""
+        """New arrays for so many slots, half of which can be used; existing entries are kept."""
         count = self.count
         self.hashes = longer(self.hashes, "Q", slots, count)
         self.heads = longer(self.heads, "Q", slots, count)
         self.tails = longer(self.tails, "Q", slots, count)
         self.ends = longer(self.ends, "i", slots, count)
-        # One in front, for what comes first of all.
+        # One extra in front, for what precedes the first.
         self.followers = longer(self.followers, "i", slots + 1, count + 1)
         self.slots = memoryview(bytearray(4 * slots)).cast("i")
         index: cython.Py_ssize_t

@@ -30,11 +30,11 @@ wide_state = later("walk.messages", "wide_state")
 QFORM_HEADER = cython.declare(cython.int, 8)
 QFORM_MAGIC = cython.declare(cython.uint, 0x11111112)
 QFORM = cython.declare(cython.int, 0)
-"""Its number among the message formats."""
+"""The number of QForm among the message formats."""
 _QFORM_TYPES = cython.declare(cython.int, 96)
 """Where its types start in `Walk.types`."""
 
-# How a field lies in a message; 0 is an id that the dictionary does not have.
+# How a field is encoded in a message; 0 is an id that is not in the dictionary.
 FID_FIXED = cython.declare(cython.uint, 1)
 FID_PARTIAL = cython.declare(cython.uint, 2)
 FID_SHORT = cython.declare(cython.uint, 3)
@@ -52,7 +52,7 @@ _TSS_REALS = cython.declare(cython.uint, 0x004540)
 
 
 def qform_kind(code):
-    """What scalar the data of a type is."""
+    """The kind of scalar that the data of a type is."""
     if code == _TSS_STRING or code == _TSS_SDATE or code == _TSS_STIME:
         return KIND_STRING
     if _TSS_INTS >> code & 1:

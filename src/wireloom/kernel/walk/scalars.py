@@ -59,9 +59,9 @@ def unsigned_of(data, pos, end):
 
 
 def put_scalar(rows, data, pos, stop, end, kind, hint):
-    """Set the value of the current row; gives the end of its text if it is one.
+    """Set the value of the current row; return the end of its text if it is one.
 
-    `hint` is the number of a real's hint, -1 for none that means anything.
+    `hint` is the number of a real's hint, -1 if it has none with a meaning.
     """
     size: cython.Py_ssize_t = stop - pos
     if kind == KIND_REAL and size == 8:

@@ -1,7 +1,7 @@
 """Text from the wire: the time or date that it states.
 
-Times are read here in every spelling of `wireloom.formats._tib.texts`. Of dates only the spelling
-that writers use; the others are left to that module, whose answers are kept (`Dates`).
+Times are read here in every spelling of `wireloom.formats._tib.texts`, dates only in the spelling
+that writers use; the others are left to that module, whose answers are cached (`Dates`).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ DATE_NONE = cython.declare(cython.int, -1000002)
 DATE_ASKED = cython.declare(cython.int, -1000003)
 """Not known yet: the object path must say."""
 DATE_FULL = cython.declare(cython.int, -1000004)
-"""Nor can it be kept until somebody says."""
+"""Not known yet, and there is no room to remember the question."""
 
 _PLAIN_TIME = cython.declare(cython.ulonglong, 0x30303A30303A3030)
-"""``00:00:00``, the first character lowest."""
+"""``00:00:00``, with the first character in the lowest byte."""
 _ZERO_SECONDS = cython.declare(cython.ulonglong, 0x30303A0000000000)
 _NINE = cython.declare(cython.ulonglong, 0x0606000606000606)
-"""Carries a digit's value over 9 into the upper half of its byte."""
+"""Added to a byte, carries a value above 9 into its upper half."""
 _NOT_DIGITS = cython.declare(cython.ulonglong, 0xF0F0FFF0F0FFF0F0)
 
 _MOST_DATES = cython.declare(cython.int, 2047)
@@ -110,11 +110,11 @@ def plain_time(text, has_seconds):
     value: cython.ulonglong
     if not has_seconds:
         text = text | _ZERO_SECONDS
-    # What is left of digits is their value, and of colons nothing.
+    # What remains of a digit is its value; colons become zero.
     text = text ^ _PLAIN_TIME
     if (text | text + _NINE) & _NOT_DIGITS:
         return -1
-    # Both digits of each pair in one byte: 10 times the first, and the second.
+    # Both digits of each pair in one byte: 10 times the first, plus the second.
     value = text * 10 + (text >> 8)
     if (value & 0xFF) > 23 or (value >> 24 & 0xFF) > 59 or (value >> 48 & 0xFF) > 59:
         return -1
@@ -185,7 +185,7 @@ class Dates:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all, which bounds the memory."""
+        """Forget everything, which bounds the memory."""
         self.names = Names(4096, 2048 * _LONGEST_DATE)
         self.days = memoryview(bytearray(4 * (_MOST_DATES + 1))).cast("i")
         self.known = 0
@@ -221,7 +221,7 @@ class Dates:
         return self.days[found] if found < self.known else DATE_ASKED
 
     def asked(self) -> list[bytes]:
-        """The texts that nobody knows yet."""
+        """The texts whose dates are not known yet."""
         return self.names.texts(self.known)
 
     def answer(self, days: int) -> None:

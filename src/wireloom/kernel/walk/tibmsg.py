@@ -51,7 +51,7 @@ wide_state = later("walk.messages", "wide_state")
 TIBMSG_HEADER = cython.declare(cython.int, 9)
 TIBMSG_MAGIC = cython.declare(cython.uint, 0xCE13AA1F)
 TIBMSG = cython.declare(cython.int, 1)
-"""Its number among the message formats."""
+"""The number of TibMsg among the message formats."""
 _SCALARS = cython.declare(cython.int, 0b10011111100)
 """Bits 2 to 7 and 10: the types that a hint may have."""
 
@@ -257,7 +257,7 @@ def tibmsg_message(walk, rows, shapes, data, pos, end, carried):
 
 
 def tibmsg_header(walk, shapes, before, data, pos, key_at, end):
-    """The number of the header of the field at `pos`, with a plan for the quick lane."""
+    """The number of the header of the field at `pos`, with a plan for the fast path."""
     key: cython.uint = u8(data, key_at, end)
     code: cython.uint = key & 15
     size: cython.uint = u8(data, key_at + 1, end)
@@ -284,7 +284,7 @@ def tibmsg_header(walk, shapes, before, data, pos, key_at, end):
 
 
 def tibmsg_hint(rows, data, pos, end, kind):
-    """Put the number of a hint; gives it too, or -1 if it means nothing."""
+    """Put the number of a hint; return it, or -1 if it means nothing."""
     hint: cython.longlong
     size: cython.Py_ssize_t = end - pos
     if kind == KIND_UINT and size == 1:
@@ -296,7 +296,7 @@ def tibmsg_hint(rows, data, pos, end, kind):
     elif kind == KIND_UINT and (size < 8 or u8(data, pos, end) < 128):
         hint = cython.cast(cython.longlong, unsigned_of(data, pos, end))
     else:
-        return -1  # no number, or one that no column can hold
+        return -1  # not a number, or one that no column can hold
     rows.put_hint(hint)
     return hint if 0 <= hint <= 261 else -1
 

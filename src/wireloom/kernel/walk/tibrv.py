@@ -46,7 +46,7 @@ wide_state = later("walk.messages", "wide_state")
 TIBRV_HEADER = cython.declare(cython.int, 8)
 TIBRV_MAGIC = cython.declare(cython.uint, 0x9955EEAA)
 TIBRV = cython.declare(cython.int, 2)
-"""Its number among the message formats."""
+"""The number of TibrvMsg among the message formats."""
 _TIBRV_TYPES = cython.declare(cython.int, 32)
 """Where its types start in `Walk.types`."""
 
@@ -61,13 +61,13 @@ _RV_XML = cython.declare(cython.uint, 47)
 _RV_STRINGS = cython.declare(cython.uint, 48)
 _RV_MESSAGES = cython.declare(cython.uint, 49)
 _RV_KNOWN = cython.declare(cython.ulonglong, 0x3B3FD00003F8E)
-"""A bit for every type there is."""
+"""One bit for every type that exists."""
 _RV_LITERAL = cython.declare(cython.ulonglong, 0x3E08)
-"""Types 3 and 9 to 13: their size is one byte, always."""
+"""Types 3 and 9 to 13: their size is always one byte."""
 
 
 def tibrv_kind(code):
-    """What scalar a type holds; those without one are bytes."""
+    """The kind of scalar that a type holds; the others are bytes."""
     if code == _RV_STRING:
         return KIND_STRING
     if code == _RV_REAL:
@@ -98,7 +98,7 @@ def is_subject(data, pos, end):
 
 
 def put_subject(rows, data, pos, end):
-    """The segments of a subject with dots between; False if they are not UTF-8."""
+    """The segments of a subject joined with dots; False if they are not UTF-8."""
     at: cython.Py_ssize_t = pos + 1
     size: cython.Py_ssize_t
     while at < end:
@@ -207,7 +207,7 @@ def tibrv_message(walk, rows, shapes, data, pos, end, carried):
             if walk.level == base:
                 break
             if pos < walk.arrays[walk.level - 1]:
-                # The next message of an array; that they fit was seen before.
+                # The next message of an array; it is already known that they fit.
                 state = next_element(walk)
                 if state != GOOD:
                     return state
@@ -365,7 +365,7 @@ def tibrv_message(walk, rows, shapes, data, pos, end, carried):
 
 
 def tibrv_header(walk, shapes, before, data, pos, type_at, end):
-    """The number of the header of the field at `pos`, with a plan for the quick lane."""
+    """The number of the header of the field at `pos`, with a plan for the fast path."""
     code: cython.uint = u8(data, type_at, end)
     size: cython.uint = u8(data, type_at + 1, end)
     plan: cython.int = PLAN_NONE
@@ -387,7 +387,7 @@ def tibrv_header(walk, shapes, before, data, pos, type_at, end):
 
 
 def next_element(walk):
-    """Go on with the next message of the array that the current level is."""
+    """Continue with the next message of the array at the current level."""
     level: cython.Py_ssize_t = walk.level - 1
     walk.level_top = walk.level_base
     walk.path_size = walk.array_sizes[level]

@@ -1,9 +1,9 @@
 """What the walkers of the three message formats share: tables to fill, limits, levels and paths.
 
 A walker accepts exactly what its format's object walker accepts and gives the same values; the two
-are fuzzed against each other. Why a message is refused is not said here: the driver asks the object
-path, which gives the same reason as everywhere else, or takes the message after all. So `BAD` is
-also the way out of everything that is too rare to be worth code here.
+are fuzzed against each other. The walkers do not say why a message is refused: the driver asks the
+object path, which gives the same reason as everywhere else, or accepts the message after all. So
+`BAD` also covers everything that is too rare to be worth code here.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ NEED_WIDE = cython.declare(cython.int, 6)
 NEED_WIDE_TEXT = cython.declare(cython.int, 7)
 
 MAX_DEPTH = cython.declare(cython.int, 64)
-"""As the object path's: nesting that no limit can raise."""
+"""The same as in the object path: the nesting that no option can exceed."""
 MOST_NAMES = cython.declare(cython.Py_ssize_t, 131072)
-"""Fields on all levels around the current one, whose names are remembered."""
+"""Fields on all enclosing levels whose names are remembered."""
 MOST_LEVELS = cython.declare(cython.int, 4096)
 MOST_CARRIED = cython.declare(cython.int, 16)
 MOST_CARRIED_BYTES = cython.declare(cython.longlong, 67108864)
 """As in `wireloom.nesting`: levels of messages in payloads, and bytes of those payloads."""
 _MOST_COMPARED = cython.declare(cython.Py_ssize_t, 1048576)
-"""Names compared, for the paths of one frame, before the object path is quicker."""
+"""Names compared for the paths of one frame before the object path is quicker."""
 LAYOUTS = cython.declare(cython.int, 256)
 LAYOUT_WORDS = cython.declare(cython.int, 128)
 LAYOUT_FIELDS = cython.declare(cython.int, 64)
@@ -94,7 +94,7 @@ class Walk:
             rows: the fields' rows.
             messages: the messages' rows.
             wide: the wide rows.
-            dates: what texts are dates.
+            dates: the texts that are dates.
             types: number of each type in the type column's dictionary; TibMsg's from 0, TibrvMsg's
                 from 32, QForm's from 96 on.
             has_messages: whether messages get rows.
@@ -153,7 +153,7 @@ class Walk:
         self.forget_names([])
 
     def forget_names(self, first: list[bytes]) -> None:
-        """Start with new names, of which the given ones have the first numbers."""
+        """Start with a new table of names; the given ones get the first numbers."""
         self.names = Names()
         for name in first:
             self.names.add(name)
@@ -167,7 +167,7 @@ class Walk:
         self.base_path = self.base_size = 0
 
     def set_base(self, path: bytes) -> None:
-        """Where in a frame the messages lie that come next; empty when they are the frames."""
+        """Set where in a frame the next messages are; empty when they are the frames themselves."""
         self.base_path = self.paths.add(path)
         self.base_size = len(path)
         at: cython.Py_ssize_t
@@ -199,7 +199,7 @@ class Walk:
         self.wide.mark()
 
     def back(self):
-        """Take the rows since `mark` back."""
+        """Discard the rows added since `mark`."""
         self.rows.back()
         self.messages.back()
         self.wide.back()
@@ -228,13 +228,13 @@ class Walk:
             )
 
     def refuse(self, need):
-        """There is no room; say of what."""
+        """There is no room; note for what."""
         self.need = need
         return NO_ROOM
 
     def open(self, format, dialect, size):
         """Start a message of so many bytes."""
-        # A field has three bytes at least (two of QForm's come with data), and its name is kept.
+        # A field has at least three bytes (in QForm two, plus data), and its name is kept.
         if self.level_top + min(size // 2, self.max_fields) >= MOST_NAMES:
             return BAD
         if not self.rows.reserve(size):
@@ -288,7 +288,7 @@ class Walk:
         self.path_size = self.path_sizes[level]
 
     def step(self, name, data, pos, stop, index):
-        """Go on with the path: by the field's name, or its position where that is not enough.
+        """Extend the path by the field's name, or by its position where the name is ambiguous.
 
         It is for the last field noted, whose name is ``data[pos:stop]``. The rules are those of
         `wireloom.formats._tib.payloads`. `BAD` where they would take too long.
@@ -323,7 +323,7 @@ class Walk:
         return GOOD
 
     def suffix(self, is_element, number):
-        """Go on with the number of a message in its array, or in its payload."""
+        """Extend the path by the number of a message in its array, or in its payload."""
         at: cython.Py_ssize_t
         size: cython.Py_ssize_t = self.path_size
         if is_element:
@@ -335,7 +335,7 @@ class Walk:
         self.limit_path(self.put_number(size + 1, number))
 
     def limit_path(self, size):
-        """Take the path as it stands, or end it with an ellipsis where it gets too long."""
+        """Take the path as it is, or end it with an ellipsis if it gets too long."""
         at: cython.Py_ssize_t = self.path_size
         if size <= _LONGEST_PATH:
             self.path_size = cython.cast(cython.int, size)
@@ -363,7 +363,7 @@ class Walk:
         return GOOD
 
     def put_number(self, at, number):
-        """Write a number and a closing bracket into the path; gives where they end."""
+        """Write a number and a closing bracket into the path; return where they end."""
         size: cython.Py_ssize_t = 1
         rest: cython.Py_ssize_t = number
         while rest >= 10:
@@ -379,6 +379,6 @@ class Walk:
 
 
 _FIELDS = cython.declare(cython.ulonglong, 0x5B73646C656966)
-"""``fields[``, the first letter lowest."""
+"""``fields[``, with the first letter in the lowest byte."""
 _MESSAGES = cython.declare(cython.ulonglong, 0x736567617373656D)
 """``messages``, the same way."""

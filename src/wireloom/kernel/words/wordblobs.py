@@ -11,7 +11,7 @@ __all__ = ["measure_blobs", "take_blobs", "times_at", "to_micros"]
 def measure_blobs(
     sizes: cython.const[cython.int][::1], outcome: cython.const[cython.uchar][::1]
 ) -> int:
-    """Bytes, or items, of a column in all, without those of refused frames.
+    """Total bytes, or items, of a column, without those of refused frames.
 
     Args:
         sizes: one more than the bytes, or items, of each row; 0 for none.
@@ -37,7 +37,7 @@ def take_blobs(
     out: cython.uchar[::1],
     valid: cython.uchar[::1],
 ) -> int:
-    """Copy a column, in hex if asked; give how many rows have a value.
+    """Copy a column, in hex if asked; return how many rows have a value.
 
     Args:
         data: where the frames are.
@@ -94,7 +94,7 @@ def times_at(
     base: cython.longlong,
     out: cython.longlong[::1],
 ) -> int:
-    """The time at each offset: that of the last mark at or before it. Gives the last mark used.
+    """The time at each offset: that of the last mark at or before it. Returns the last mark used.
 
     Args:
         marks: stream offsets, ascending.

@@ -6,21 +6,21 @@ from wireloom.kernel import shim as cython
 
 __all__ = ["WordProgram"]
 
-# Operations. Each is a row of six numbers: its code and what it takes (1 to 5).
+# Operations. Each is a row of six numbers: its code and its operands (1 to 5).
 OP_ROW = cython.declare(cython.int, 6)
 OP_LOAD = cython.declare(cython.int, 1)
-"""Load the word at a place (1) from the cursor on, of so many bytes (2), little-endian if (3)."""
+"""Load the word of so many bytes (2), little-endian if (3), at an offset (1) from the cursor."""
 OP_FIT = cython.declare(cython.int, 2)
-"""So many bytes (1) are there."""
+"""At least so many bytes (1) are left."""
 OP_LEAST = cython.declare(cython.int, 3)
 """The word's bits, from a lowest one (1) under a mask (2), are at least a value (3).
 
-Of a field that is no column here. All operations on bits take the first two like this.
+For a field that is not a column here. All operations on bits use the first two operands like this.
 """
 OP_CONST = cython.declare(cython.int, 4)
-"""The bits are a value (3)."""
+"""The bits equal a value (3)."""
 OP_CONTENT = cython.declare(cython.int, 5)
-"""The bits are the bytes from a place (3) from the cursor on to the end; -1: of the whole frame."""
+"""The bits are the bytes from an offset (3) after the cursor to the end; -1: of the whole frame."""
 OP_INT32 = cython.declare(cython.int, 6)
 """The bits, at least (3), go to a column (4)."""
 OP_INT64 = cython.declare(cython.int, 7)
@@ -31,15 +31,15 @@ OP_FILL = cython.declare(cython.int, 9)
 OP_KEEP = cython.declare(cython.int, 10)
 """The bits go to a register (3)."""
 OP_KEY = cython.declare(cython.int, 11)
-"""The bits are a part of the flaw table's index, from bit (3) on."""
+"""The bits are part of the index into the flaw table, from bit (3) on."""
 OP_KEY_SIZE = cython.declare(cython.int, 12)
 """Whether anything is left is bit (3) of that index."""
 OP_FLAW = cython.declare(cython.int, 13)
-"""The packet is refused if the table at a place (3) in `maps` says so."""
+"""The packet is refused if the table at an index (3) in `maps` says so."""
 OP_STEP = cython.declare(cython.int, 14)
-"""So many bytes (1) are stepped over."""
+"""So many bytes (1) are skipped."""
 OP_VARINT = cython.declare(cython.int, 15)
-"""A number in base 128 of at most (2) bytes goes to a register (3) and is stepped over."""
+"""A base-128 number of at most (2) bytes goes to a register (3) and is skipped."""
 OP_BLOB = cython.declare(cython.int, 16)
 """As many bytes as a number (1) or, if that is negative, a register (2) says go to a blob (4).
 
@@ -59,7 +59,7 @@ REGISTERS = cython.declare(cython.int, 4)
 @cython.final
 @cython.cclass
 class WordProgram:
-    """What is known of a format: its forms, their operations, and tables of names and flaws."""
+    """What is known about a format: its forms, their operations, and tables of names and flaws."""
 
     def __init__(
         self,

@@ -2,12 +2,12 @@
 
 `wireloom.columnar.program` derives the operations from a format's declarations: for each form of a
 packet a list of rows of numbers. Frames are taken in blocks; those of one form are worked on
-together, one operation after the other, so that choosing an operation costs nothing per frame and a
-column that is not asked for is not touched.
+together, one operation after the other, so that dispatch costs nothing per frame and a column that
+is not asked for is not touched.
 
-Row i is frame i, also where the frame is refused (`outcome`): the driver asks the object path about
-those, and drops their rows. A row without a value has zero. Which rows have one follows from their
-form; of a blob the size tells.
+Row i is frame i, even if the frame is refused (`outcome`): the driver asks the object path about
+those, and drops their rows. A row without a value has zero. Which rows have a value follows from
+their form, and for a blob from its size.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ __all__ = ["WordRows"]
 BLOCK = cython.declare(cython.int, 4096)
 """Frames worked on together: their headers and what is kept of them stay in the cache."""
 MAX_BLOB = cython.declare(cython.longlong, 0x10000000)
-"""Longer ones are left to the object path."""
+"""Longer byte strings are left to the object path."""
 _NO_FORM = cython.declare(cython.int, 255)
 _TOO_LONG = cython.declare(cython.longlong, 0x4000000000000000)
 
@@ -65,8 +65,8 @@ _TOO_LONG = cython.declare(cython.longlong, 0x4000000000000000)
 class WordRows:
     """The columns of a batch while they are filled.
 
-    What is kept of the frames of a block lies in the order of their forms: frame ``row[j]`` of the
-    batch is read from ``cursor[j]`` on and ends at ``ends[j]``.
+    The frames of a block are ordered by form: frame ``row[j]`` of the batch is read from
+    ``cursor[j]`` on and ends at ``ends[j]``.
     """
 
     def __init__(self, program: WordProgram, capacity: int) -> None:
@@ -159,7 +159,7 @@ class WordRows:
             offsets: where each one starts.
             lengths: how long it is.
             slots: where each column starts in `ints32`, `ints64` or the blobs.
-            ints32: columns of 32 bits, and numbers of names, one behind the other.
+            ints32: columns of 32 bits, and numbers of names, one after the other.
             ints64: columns of 64 bits.
             blob_starts: where a blob starts in `data`.
             blob_sizes: one more than its bytes, or items; 0 for none.
@@ -233,7 +233,7 @@ class WordRows:
             cursor[j] = offsets[index]
             ends[j] = offsets[index] + lengths[index]
             key[j] = 0
-        # Each place is now the next one's: move them on.
+        # Each index is now the start of the next form: shift them back.
         form = 256
         while form > 0:
             places[form] = places[form - 1]
@@ -251,7 +251,7 @@ class WordRows:
         slot: cython.Py_ssize_t = 0
         value: cython.ulonglong
         j: cython.Py_ssize_t
-        # Local names, so that no store can be taken to change where they lie.
+        # Local names, so that the compiler need not assume that a store changes the pointers.
         row = self.row
         word = self.word
         outcome = self.outcome
@@ -350,7 +350,7 @@ class WordRows:
         return found
 
     def move(self, op, data, j):
-        """An operation that steps over something of the frame's own length."""
+        """An operation that skips something whose length depends on the frame."""
         code: cython.longlong = self.program.ops[op]
         size: cython.longlong = self.program.ops[op + 1]
         source: cython.longlong = self.program.ops[op + 2]
@@ -376,7 +376,7 @@ class WordRows:
                 self.outcome[self.row[j]] = 1
 
     def blob(self, j, column, size, unit):
-        """Take `size` bytes for a blob, and step over them; a column of -1 is not asked for."""
+        """Take `size` bytes for a blob and skip them; a column of -1 is not wanted."""
         slot: cython.Py_ssize_t
         if size >= MAX_BLOB or not room(self.cursor[j], self.ends[j], size):
             self.refuse(j)
@@ -390,7 +390,7 @@ class WordRows:
         self.cursor[j] += size
 
     def refuse(self, j):
-        """Leave the rest of a frame alone."""
+        """Skip the rest of a frame."""
         self.outcome[self.row[j]] = 1
         self.cursor[j] = self.ends[j]
 
@@ -417,7 +417,7 @@ class WordRows:
 
 
 def word_at(data, at, end, size, little):
-    """The word at a place; 0 where the frame is too short for it."""
+    """The word at an offset; 0 if the frame is too short for it."""
     if size == 4:
         return le32(data, at, end) if little else be32(data, at, end)
     if size == 1:

@@ -1,4 +1,4 @@
-"""What every format must do, as functions that take a `Format`: for ours and for anybody's own.
+"""What every format must do, as functions that take a `Format`: for ours and for your own.
 
 >>> from wireloom.formats import get
 >>> check(get("nrep"))

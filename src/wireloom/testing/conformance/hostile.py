@@ -1,4 +1,4 @@
-"""Checks with bytes that nobody meant: only a message or a `DecodeError` may come out of them."""
+"""Checks with arbitrary bytes: only a message or a `DecodeError` may come out of them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ REWRITTEN: Mapping[str, Callable[[Any, bytes], bool]] = {
 def examine(
     format: Format, data: bytes, random: Random, *, thorough: bool = True, **options: Any
 ) -> bool:
-    """Try everything that can be done with arbitrary bytes; whether they are a message.
+    """Try everything that can be done with arbitrary bytes; returns whether they are a message.
 
     Args:
         format: which to try.
@@ -73,7 +73,7 @@ def examine(
         _check_accepted(format, data, message, thorough, options)
     tree = outline(format, data, **options)
     check_tree(tree, data)
-    if message is None and not options.get("unwrap"):  # then what is carried may be wrong instead
+    if message is None and not options.get("unwrap"):  # else what it carries may be wrong instead
         expect(any(n.error for _, n in tree.walk()), "no error in the tree of a bad message")
     records = list(scan(framer(format, **options), data))
     check_sum(records, len(data))
@@ -122,7 +122,7 @@ def only_decode_errors_come_out_of_mutants(format: Format) -> None:
 
 
 def only_decode_errors_come_out_of_noise(format: Format) -> None:
-    """Random bytes, alone and behind the start of a message."""
+    """Random bytes, alone and after the start of a message."""
     random = Random(11)
     samples = list(format.samples().values())
     for size in range(NOISES):
@@ -157,9 +157,9 @@ def _with_huge_numbers(data: bytes) -> Iterator[bytes]:
 def no_number_makes_it_allocate(format: Format) -> None:
     """A length is compared with the limits and with the data before anything is reserved for it."""
     if tracemalloc.is_tracing():
-        return  # somebody else measures; the peak would not be ours
+        return  # memory is traced elsewhere; the peak would not be ours
     for name, data in format.samples().items():
-        outline(format, data)  # libraries that are imported when first used are not the message's
+        outline(format, data)  # imports on first use must not count as the message's
         tracemalloc.start()
         try:
             for hostile in _with_huge_numbers(data):
@@ -188,7 +188,7 @@ def unknown_options_are_refused(format: Format) -> None:
 
 
 def foreign_objects_are_refused(format: Format) -> None:
-    """`from_dict` takes objects of its own making; of others it says what is wrong."""
+    """`from_dict` takes what `to_dict` made; for other objects it says what is wrong."""
     sample = next(iter(format.samples().values()))
     good = decode(format, sample).to_dict()
     damaged: list[dict[str, object]] = [{"format": format.name}]

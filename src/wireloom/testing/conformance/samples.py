@@ -33,7 +33,7 @@ FormatCheck = Callable[[Format], None]
 SampleCheck = Callable[[Format, str, bytes], None]
 
 MAX_CUTS = 300
-"""Truncations tried of one sample; of a longer one the ends and an even choice between them."""
+"""Truncations tried of one sample: for a longer one, near both ends and evenly in between."""
 
 
 def expect(condition: object, message: str) -> None:
@@ -124,7 +124,7 @@ def check_json(format: Format, message: Message) -> None:
 
 
 def survives_json(format: Format, name: str, data: bytes) -> None:
-    """JSON is without loss."""
+    """JSON loses nothing."""
     message = decode(format, data)
     check_json(format, message)
     made = json.loads(json.dumps(message.to_dict(), allow_nan=False))
@@ -166,7 +166,7 @@ def has_a_complete_tree(format: Format, name: str, data: bytes) -> None:
 
 
 class _Page(HTMLParser):
-    """Notes tags that the view does not write itself: they would come from the wire."""
+    """Collects tags that the view does not write itself: they would come from the wire."""
 
     ours = frozenset({"style", "div", "table", "tr", "td", "span"})
 
@@ -231,7 +231,7 @@ def cuts(size: int) -> list[int]:
 
 
 def every_truncation_is_noticed(format: Format, name: str, data: bytes) -> None:
-    """A message cut short is an error for a reader, and unfinished business for a framer."""
+    """A truncated message is an error for a reader, and makes a framer wait for more."""
     for size in cuts(len(data)):
         part = data[:size]
         try:
@@ -253,7 +253,7 @@ def every_truncation_is_noticed(format: Format, name: str, data: bytes) -> None:
 
 
 def trailing_bytes_are_ignored_unless_strict(format: Format, name: str, data: bytes) -> None:
-    """What follows a message is not its business, except for a strict reader."""
+    """Bytes after a message are ignored, except by a strict reader."""
     message = decode(format, data)
     for behind in (b"\x00", b"\xff", b"\x00" * 16, data, data[:-1]):
         expect(decode(format, data + behind) == message, f"changed by {behind[:9].hex()} behind")
@@ -269,7 +269,7 @@ def trailing_bytes_are_ignored_unless_strict(format: Format, name: str, data: by
 
 
 def the_frame_limit_holds(format: Format, name: str, data: bytes) -> None:
-    """A message may be as long as the limit, and not longer."""
+    """A message may be as long as the limit, but not longer."""
     expect(decode(format, data, max_frame=len(data)).encode() == data, "refused at the limit")
     try:
         decode(format, data, max_frame=len(data) - 1)

@@ -17,7 +17,7 @@ from wireloom.testing.mutations import Mutator
 __all__ = ["STREAM_CHECKS", "check_sum"]
 
 DAMAGED_STREAMS = 60
-"""Streams with one damaged place that are tried, of each kind of damage."""
+"""Streams tried for each kind of damage, with one damaged place each."""
 
 
 def check_sum(records: list[Record], size: int, start: int = 0) -> None:
@@ -38,7 +38,7 @@ def check_sum(records: list[Record], size: int, start: int = 0) -> None:
 
 
 def is_described(format: Format) -> None:
-    """People find out what it is, and which options, types and byte tables it has."""
+    """The format describes itself, its options, its types and their byte tables."""
     expect(format.name.isidentifier() and format.name.islower(), f"bad name {format.name!r}")
     expect(format.title and format.summary.endswith("."), "no title, or the summary is no sentence")
     expect(format.kind in ("transport", "message"), f"no kind {format.kind!r}")
@@ -117,7 +117,7 @@ def buffers_are_not_kept(format: Format) -> None:
 
 
 def _damages(part: bytes, random: Random) -> Iterator[tuple[str, bytes]]:
-    """A frame in several states of disrepair. A changed byte may leave it valid: no harm."""
+    """A frame damaged in several ways. A changed byte may leave it valid, which does no harm."""
     at = random.randrange(len(part))
     yield "a changed byte", part[:at] + random.randbytes(1) + part[at + 1 :]
     yield "a lost end", part[:at]
@@ -140,11 +140,11 @@ def _decodes(format: Format, frame: Frame) -> bool:
 
 
 def damage_does_not_spread(format: Format) -> None:
-    """With one frame of a stream damaged, every other frame is found where it is.
+    """With one frame of a stream damaged, every other frame is still found in its place.
 
     One exception, which no reader without checksums can avoid: the damaged bytes may happen to be
     the start of another frame, most often when the end of a frame is lost and the start of the next
-    one fits in its place. Frames that it covers are lost with it. To be believed it must be a valid
+    one fits in its place. Frames that it covers are lost with it. To be accepted it must be a valid
     message, or its length must lead to the next frame.
     """
     for seed in range(DAMAGED_STREAMS):

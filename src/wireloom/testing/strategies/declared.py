@@ -1,4 +1,4 @@
-"""Strategies for declared packets: every field within its bits, every form, every enum and not."""
+"""Strategies for declared packets: every form, fields within their bits, unknown codes too."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def packet_classes(format_name: str) -> list[type[Packet]]:
     """The declared packets of an imported format, by type code."""
     package = REGISTRY[format_name]
     found = [cls for cls in _below(Packet) if f"{cls.__module__}.".startswith(f"{package}.")]
-    # A class of its own has its own codec; what `dataclass(slots=True)` replaced has none.
+    # A packet class has its own codec; the class that `dataclass(slots=True)` replaced does not.
     return sorted((cls for cls in found if "codec" in vars(cls)), key=lambda cls: cls.code)
 
 
@@ -43,7 +43,7 @@ def packets_of(format_name: str) -> SearchStrategy[Message]:
 
 
 def numbers(most: int, least: int = 0) -> SearchStrategy[int]:
-    """Numbers with a liking for the ends of their range."""
+    """Numbers, biased towards the ends of their range."""
     ends = sorted({least, min(least + 1, most), most // 2, max(most - 1, least), most})
     return st.sampled_from(ends) | st.integers(least, most)
 

@@ -1,4 +1,4 @@
-"""Strategies for QForm: fields of a dictionary that has every type in every kind it can have."""
+"""Strategies for QForm: fields of a dictionary that has every type in every variant."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OPTIONS = {"dictionary": DICTIONARY}
 
 @st.composite
 def fields(draw: DrawFn, entry: Entry) -> Field:
-    """A field of that entry."""
+    """A field for a dictionary entry."""
     if entry.kind is Kind.FIXED:
         size = entry.size
         known = SCALAR_DATA[KINDS[entry.tss_type or TssType.NODATA].name]

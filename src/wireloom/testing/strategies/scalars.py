@@ -53,7 +53,7 @@ SCALAR_DATA: Mapping[str, SearchStrategy[bytes]] = {
     "REAL": _reals(),
     "IPDATA": _words(2, 4, 16),
 }
-"""Data of a scalar field as writers put it, by the name of its type."""
+"""Data of a scalar field as writers encode it, by the name of its type."""
 
 ODD: SearchStrategy[bytes] = st.binary(max_size=17)
-"""Data of a size that no writer puts, but that readers must keep."""
+"""Data of a size that no writer uses, but that readers must keep."""

@@ -52,7 +52,7 @@ def fields(draw: DrawFn, depth: int = 2) -> Field:
 
 
 def _forms(kind: FieldType, name: str | None, size: int, hint: Hint | None) -> SearchStrategy[int]:
-    """Spellings that differ from what a writer would put, where the field allows them."""
+    """Encodings that differ from what a writer would choose, where the field allows them."""
     bits = [1 << i for i in range(9) if 1 << i & Form.KEY_BITS]
     if kind is FieldType.MESSAGE:
         bits.append(Form.OTHER_FLAG)

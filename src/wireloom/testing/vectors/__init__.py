@@ -1,4 +1,4 @@
-"""Run golden vector files against the codecs, in both directions.
+"""Check the codecs against golden vector files, in both directions.
 
 A vector file is JSON lines. Each family of vectors has one module here with a `Verifier`: it says
 which cases are its own and what is wrong with one. One verifier instance serves one file, because a

@@ -1,6 +1,6 @@
 """Reads the recipes of packets too large to be written out in a vector file.
 
-A recipe is a line for people: the packet's name, then its fields, as in ``SOCKET_DATA, socket id
+A recipe is a line of prose: the packet's name, then its fields, as in ``SOCKET_DATA, socket id
 a0..a9, nonce 0, data = bytes 00..ff repeated 320 times (81920 bytes)``. Only a line of which every
 clause is understood is built; remarks in brackets are skipped.
 """

@@ -182,7 +182,7 @@ def _check_fields(packet: BlazePacket, case: Case, data: bytes) -> None:
 
 
 def _check_label(name: str, got: int, label: str | None) -> None:
-    """Compare a number's name; where the document's wording is longer, one word of it will do."""
+    """Compare a number's name; where the document's wording is longer, one word of it suffices."""
     if not isinstance(got, IntEnum) or label is None or got.name == label:
         return
     others = {member.name for member in type(got)} - {got.name}
@@ -264,7 +264,7 @@ def _plain(value: NClassValue, wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_values(path: str, value: NClassValue, wanted: Mapping[str, Any], kind: Encoding) -> None:
-    """Compare an object with the case. Only a delta tells absent from zero."""
+    """Compare an object with the case. Only a delta distinguishes absent from zero."""
     slots = value.layout.by_name
     keys = {key if key in slots else key.removesuffix("_hex"): key for key in wanted}
     for name in dict.fromkeys([*value, *keys]):
@@ -303,7 +303,7 @@ def _check_item(path: str, slot: Slot, got: Any, wanted: Any, kind: Encoding) ->
         if math.copysign(1, got) != math.copysign(1, value):
             raise _Wrong(f"{path}: got {got!r}, expected {wanted!r}")
     elif isinstance(got, str):
-        # A zero character may be written as one; text that is no text is in hex.
+        # A zero character may be written as one; bytes that are not text are in hex.
         same = got == wanted or (not got and wanted == "\0")
         if not same and got.encode("utf-8", "surrogateescape").hex() != wanted:
             raise _Wrong(f"{path}: got {got!r}, expected {wanted!r}")

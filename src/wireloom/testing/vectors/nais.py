@@ -1,7 +1,7 @@
 """Golden vectors of NAIS: frames, LEN codes, streams under any chunking, and junction scenarios.
 
-What an implementation once did (``reference…``) is information, not expectation. Everything else in
-a case is checked, and a case with something that is not understood fails.
+What an implementation once did (``reference…``) is information, not an expectation. Everything else
+in a case is checked, and a case with a key that is not understood fails.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _short(value: object) -> str:
 
 
 def _same(expected: Any, actual: Any) -> bool:
-    """Equality of JSON values: true is not 1, and a number that is none may be written as text."""
+    """Equality of JSON values: true is not 1, and NaN or infinity may be written as text."""
     if isinstance(expected, dict) and isinstance(actual, dict):
         return expected.keys() == actual.keys() and all(
             _same(value, actual[key]) for key, value in expected.items()
@@ -235,7 +235,7 @@ def _chunkings(segments: list[bytes], seed: object) -> Iterator[tuple[str, list[
     """The same stream cut in many other ways; the idle marks stay where they are."""
     yield "nowhere", _join([[segment] for segment in segments])
     for size in _CUTS:
-        # A byte at a time costs a call for each: enough for streams of some ten kilobytes.
+        # Byte by byte costs one call each: affordable for streams of some ten kilobytes.
         if size > 1 or sum(map(len, segments)) <= _BYTEWISE:
             yield f"every {size} bytes", _join([_every(segment, size) for segment in segments])
     chance = random.Random(str(seed))
@@ -305,7 +305,7 @@ def _record(record: Record) -> dict[str, Any]:
 
 
 def _check_cover(stream: bytes, records: list[Record], has_eof: bool) -> None:
-    """Every byte is in exactly one record, in order; at the end none is left."""
+    """Every byte is in exactly one record, in order; at the end no byte is left."""
     at = 0
     for record in records:
         _compare("offset", at, record.offset)

@@ -31,7 +31,7 @@ _NAMES = {
     "success": "success_byte",
     "trailing": "ignored_trailing",
 }
-"""Where the vectors name a field otherwise than the packets do."""
+"""Fields that have other names in the vectors than in the packets."""
 
 
 class _Differs(Exception):
@@ -168,7 +168,7 @@ def _check_vector(packet: NrepPacket, vector: Case, size: int, extra: bytes = b"
     found = to_vector(packet, size - nrep.HEADER_LEN)
     expected_payload = dict(vector["payload"])
     if extra and expected_payload.get("ignored_trailing") == extra.hex():
-        # Bytes behind the content of a datagram are no part of the packet.
+        # Bytes after the content of a datagram are not part of the packet.
         del expected_payload["ignored_trailing"]
     for key in sorted({*found["payload"], *expected_payload}):
         if (key in found["payload"]) != (key in expected_payload):
@@ -243,7 +243,7 @@ def _check_recipe(case: Case) -> None:
 
 
 def _check_head(case: Case, head: bytes) -> None:
-    """What a recipe that is not understood still tells: type, length and the first bytes."""
+    """What a recipe that is not understood still gives: type, length and the first bytes."""
     if len(head) < nrep.HEADER_LEN:
         raise _Differs("the recipe is not understood and there is no header to check")
     _equal("length of the sha256", len(case["sha256"]), 64)
@@ -253,7 +253,7 @@ def _check_head(case: Case, head: bytes) -> None:
     named = [cls.name for cls in nrep.PACKETS.values() if cls.name in text]
     if named and nrep.PACKETS[head[1]].name not in named:
         raise _Differs(f"type: the recipe names {', '.join(named)}, the header another")
-    # With zeros for the unknown rest the inner lengths must come out.
+    # With zeros for the unknown rest, the inner lengths must be consistent.
     data = head.ljust(size, b"\0")
     packet = wireloom.decode(data, "nrep", **_options(case, size))
     _equal("encode(decode)", packet.encode(), data)

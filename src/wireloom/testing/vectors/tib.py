@@ -99,10 +99,10 @@ class Family(ABC):
     """Its name in the registry."""
 
     optional: ClassVar[frozenset[str]] = frozenset(("raw",))
-    """Keys that a case need not have although `view` gives them."""
+    """Keys of `view` that a case may lack."""
 
     ignored: ClassVar[frozenset[str]] = frozenset(("form",))
-    """Keys that `view` may give and no case has."""
+    """Keys of `view` that no case has."""
 
     def options(self, case: Case) -> dict[str, Any]:
         """Options for decoding the case."""
@@ -118,7 +118,7 @@ class Family(ABC):
         return get(self.format).decode(data, limits=DEFAULT_LIMITS, strict=False, **options)
 
     def read_all(self, message: Message) -> None:
-        """Read what decoding leaves until it is asked for: the values.
+        """Read the values, which decoding leaves until they are asked for.
 
         Raises:
             DecodeError: one cannot be read.
@@ -139,7 +139,7 @@ class Family(ABC):
         """The message made from the case's fields, without looking at its bytes."""
 
     def is_single(self, expected: Json) -> bool:
-        """Whether the reals of a field are four bytes, so that JSON has fewer digits."""
+        """Whether the reals of a field have four bytes, so that JSON has fewer digits."""
         return expected.get("size") == 4 or expected.get("elem_size") == 4
 
     def check(self, case: Case) -> None:
@@ -218,7 +218,7 @@ class Family(ABC):
             need(steps[:1] == [readable], f"refused in {error.path or 'the header'}: {error}")
 
     def compare(self, expected: list[Json], fields: Sequence[Any], path: str) -> None:
-        """Compare fields with what a case says of them."""
+        """Compare fields with what a case says about them."""
         need(len(expected) == len(fields), f"{path}: {len(fields)} instead of {len(expected)}")
         for index, (wanted, field) in enumerate(zip(expected, fields, strict=True)):
             self.compare_field(wanted, field, f"{path}[{index}]")

@@ -65,7 +65,7 @@ class QformFamily(Family):
         return bool(expected["size"] == (5 if expected["type"] == "grocery" else 4))
 
     def check_good(self, case: Case, data: bytes) -> None:
-        """Compare a case that must be read; strict readers must take what writers put."""
+        """Compare a case that must be read; strict readers must accept what writers produce."""
         super().check_good(case, data)
         if case.get("canonical"):
             options = self.options(case)

@@ -68,7 +68,7 @@ class TibrvFamily(Family):
         return FORMAT.from_dict({"format": "tibrv", "fields": [_plain(f) for f in case["fields"]]})
 
     def is_single(self, expected: Json) -> bool:
-        """Whether the reals of a field are four bytes, so that JSON has fewer digits."""
+        """Whether the reals of a field have four bytes, so that JSON has fewer digits."""
         return expected["type"] == "array_f32" or super().is_single(expected)
 
     def check_unwrapped(self, case: Case, message: Message) -> None:

@@ -1,12 +1,12 @@
 """Blaze bodies → rows of the `fields` table, for classes that a model declares.
 
-A transaction's header says which class its body is. An event's body is of the class that its
-subscription was made for: the request is in one direction of the connection, the answer and the
-events in the other, so that both directions share one `Subscriptions`.
+A transaction's header gives the class of its body. An event's body is of the class that was
+subscribed to: the request is in one direction of the connection, the answer and the events in the
+other, so both directions share one `Subscriptions`.
 
-One row is a field or an array's element. `path` is the object or array that it lies in, from
+One row is a field or an array's element. `path` is the object or array that contains it, from
 ``body`` on; `position` is its INDEX, or the element's; an object and an array have a row of their
-own before those of what is in them. A number of an enum has its name as text.
+own before those of their contents. An enum's number has its name as text.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ class BodyDecoder(Bodies):
             model: declares the classes.
             table: the `fields` table, with the columns that are wanted.
             subscriptions: class, or class and encoding, of events by SBSRID, known from the start.
-            dialect: whose numbering is spoken.
+            dialect: whose numbering is used.
             limits: fields of a body, and depth.
             strict: as for the object path, which then reads every body.
             kernel: which kernel to use; None: the compiled one if there is one.
             batch: about how many rows a record batch has.
 
         Raises:
-            OptionError: there is no such dialect, or a class or encoding of a subscription is not
-                in it or in the model.
+            OptionError: there is no such dialect, or it has no such encoding, or the model has no
+                such class.
         """
         self.table = table
         self.schema = schema_of(table)
@@ -97,7 +97,7 @@ class BodyDecoder(Bodies):
 
     @cached_property
     def _rows(self) -> Any:
-        """Where rows are collected; who only asks for classes needs none."""
+        """Where rows are collected; not needed by callers that only ask for classes."""
         return self._kernel.BodyRows(self._batch, _BATCH_TEXT, allocate)
 
     def state(self) -> Any:
@@ -130,12 +130,12 @@ class BodyDecoder(Bodies):
         stream: str = "",
         ts_ns: memoryview | None = None,
     ) -> Iterator[BodyRows]:
-        """The rows of the bodies in frames of one stream that has both directions, or only one.
+        """The rows of the bodies in the frames of one stream, which has one or both directions.
 
         Args:
-            batch: the frames, which are legal packets but for those to pass over.
-            subscriptions: what is known of their connection; it learns from them.
-            passed_over: frames that are no legal packets.
+            batch: the frames, which are legal packets except those to skip.
+            subscriptions: what is known about their connection; it learns from the frames.
+            passed_over: frames that are not legal packets.
             source: the capture they come from.
             stream: the stream they come from.
             ts_ns: capture time of each frame, 64-bit numbers; None if not known.
@@ -157,10 +157,10 @@ class BodyDecoder(Bodies):
         """The rows of the bodies in a batch of frames, whose classes are known.
 
         Args:
-            batch: the frames, which are legal packets but for those to pass over.
+            batch: the frames, which are legal packets except those to skip.
             words: what `classes` gave for each.
             keys: the key columns of the frames.
-            passed_over: frames that are no legal packets.
+            passed_over: frames that are not legal packets.
             texts: whether the bodies are wanted in JSON, too.
             payloads: whether byte strings that may be messages are wanted.
         """
@@ -202,10 +202,10 @@ class BodyDecoder(Bodies):
     # --- classes
 
     def lessons(self, batch: FrameBatch) -> list[Lesson]:
-        """The frames that tell of subscriptions, legal or not.
+        """The frames about subscriptions, legal or not.
 
-        Of each its index, whether it is a request, the request, and then the word with class and
-        encoding of a request, or the subscription of an answer.
+        For each its index, whether it is a request, the request's number, and then the word with
+        class and encoding of a request, or the subscription of an answer.
         """
         found = memoryview(bytearray(32 * max(batch.count, 1))).cast("q")
         count = 4 * self._bodies.lessons(batch.data, batch.offsets, batch.lengths, found)
@@ -226,9 +226,9 @@ class BodyDecoder(Bodies):
         Args:
             batch: the frames.
             state: their connection's subscriptions; they learn from the frames.
-            passed_over: frames from which nothing can be learned, being no legal packets.
-            told: requests of the other direction: the frame before which each is to be known, the
-                request, and its word with class and encoding.
+            passed_over: frames from which nothing is learned, because they are not legal packets.
+            told: requests of the other direction: the frame before which each must be known, the
+                request's number, and its word with class and encoding.
         """
         outcome = memoryview(bytearray(max(batch.count, 1)))
         for index in passed_over:
@@ -270,7 +270,7 @@ class BodyDecoder(Bodies):
     # --- Arrow
 
     def _flush(self, run: _Run, first: int, last: int, refused: list[Refused]) -> BodyRows:
-        """What the kernel has collected of the frames from `first` up to `last`."""
+        """What the kernel has collected from the frames `first` up to `last`."""
         rows = self._rows
         for number in range(len(self._paths), rows.path_count):
             step = rows.path_steps[number]
@@ -324,7 +324,7 @@ class BodyDecoder(Bodies):
     def _with_arrays(
         self, run: _Run, first: int, last: int, runs: list[Payloads]
     ) -> list[Payloads]:
-        """The same with byte arrays, whose bytes do not lie next to each other."""
+        """The same with byte arrays, whose bytes are not contiguous."""
         special = {
             index
             for index, word in enumerate(run.words[first:last].tolist(), first)
@@ -350,7 +350,7 @@ class BodyDecoder(Bodies):
             text = getattr(run.keys, name, None)
             if isinstance(text, str):
                 return constant(text, count, type)
-            # That of the frames, as often as each has rows.
+            # The keys of the frames, repeated for each row.
             frames = self._plain(pa.int32(), "frame", 0)
             return run.keys.column(column, run.batch, self._kernel).take(frames)
         if name in ("path", "name", "type"):
@@ -395,7 +395,7 @@ class BodyDecoder(Bodies):
         )
 
     def _listed(self, run: _Run, index: int, value: NClassValue, body: bytes) -> BodyRows:
-        """What the object path has for one frame."""
+        """What the object path gives for one frame."""
         key: dict[str, Any] = run.keys.row(index, run.batch) | {"is_blank": False}
         names = self.table.names
         found = object_rows(value, body, self._dialect)

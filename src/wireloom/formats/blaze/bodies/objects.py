@@ -1,4 +1,4 @@
-"""Blaze bodies read by the object path → the same rows that the kernel makes of them."""
+"""Blaze bodies read by the object path → the same rows that the kernel makes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INDEX = 2
 
 
 def object_rows(value: NClassValue, body: bytes, dialect: Dialect) -> list[dict[str, Any]]:
-    """The rows of a body from the object path: slow, and what the kernel's must be equal to."""
+    """The rows of a body by the object path: slow, and what the kernel's rows must equal."""
     tree = Node("body", 0, len(body))
     first = dialect.first_index_of(value.model)
     decode_nclass(value.model, value.nclass, body, value.encoding, first_index=first, node=tree)

@@ -1,4 +1,4 @@
-"""A Blaze model → numbers: what the kernel must know of its classes, as flat tables."""
+"""A Blaze model → numbers: what the kernel must know about its classes, as flat tables."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _OBJECT, _ENUM = "nclass", "enum"
 
 
 def item_type_name(slot: Slot) -> str:
-    """The type of a field that is no array, or of an array's element."""
+    """The type of a field that is not an array, or of an array's element."""
     if slot.layout is not None:
         return _OBJECT
     return _ENUM if slot.enum is not None else slot.decl.type
@@ -66,7 +66,7 @@ def _array(values: Sequence[int], code: Literal["i", "q"]) -> memoryview:
 
 
 def _roles() -> memoryview:
-    """What each form of a packet tells of classes and subscriptions, and where."""
+    """What each form of a packet says about classes and subscriptions, and where."""
     row = nclass.ROLE_ROW
     roles = [0] * (row * 1024)
 
@@ -85,14 +85,14 @@ def _roles() -> memoryview:
             put(key, nclass.ROLE_REQUEST, 0, at["rqstid"], at["nclsid"])
         elif cls is SubscriptionResponse and "sbsrid" in at:
             put(key, nclass.ROLE_RESPONSE, 0, at["rqstid"], at["sbsrid"])
-        # The kernel takes these bits for granted.
+        # The kernel relies on these bits.
         for name, low, mask in (("nclsid", 0, 0xFFFFF), ("enctyp", 28, 15), ("sevttp", 28, 15)):
             assert name not in form.fields or form.fields[name][1:] == (low, mask)
     return _array(roles, "q")
 
 
 def _key(name: str) -> bytes:
-    """What stands before a value in JSON."""
+    """What precedes a value in JSON."""
     return f"{json.dumps(name)}: ".encode()
 
 
@@ -141,7 +141,7 @@ class Tables:
         return [kind, decl.count, int(slot.is_array), owner, number, item, array, members]
 
     def _enum(self, enum: EnumDecl) -> tuple[int, int]:
-        """Where an enum's members start, and how many there are; by value, the first name each."""
+        """Where an enum's members start, and their number; sorted, with one name per value."""
         if enum.name not in self._enums:
             names: dict[int, str] = {}
             for member in enum.members:
@@ -154,9 +154,9 @@ class Tables:
         return self._enums[enum.name]
 
     def writer(self, kernel: Any) -> Any:
-        """What writes bodies as JSON; None if the names of fields do not tell those of their hex.
+        """What writes bodies as JSON; None if a field's name alone does not determine its hex key.
 
-        That is so where classes differ in it, because one has a field with that name.
+        That happens if one class has a field with the name of another class's hex key.
         """
         if any(len(found) > 1 for found in self._hex_names.values()):
             return None
@@ -171,7 +171,7 @@ class Tables:
         )
 
     def made(self, kernel: Any, limits: Limits, asks: bool) -> Any:
-        """The kernel's form of them."""
+        """The tables as the kernel takes them."""
         return kernel.Bodies(
             _roles(),
             _array([number for pair in self._classes for number in pair], "i")[

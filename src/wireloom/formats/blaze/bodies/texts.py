@@ -32,12 +32,12 @@ class JsonWriter:
         Args:
             rows: the kernel's rows of these frames.
             first: number of the first frame.
-            last: number behind the last.
+            last: number after the last.
             outcome: what became of each frame of the batch.
         """
         count = last - first
         reals, real_ends = _reals(rows) if rows.seen & bodyrows.HAS_REAL else _NO_REALS
-        # More than is ever written: a byte of text may become six, and two what is not UTF-8.
+        # More than is ever written: a byte of text may become six bytes, or two if it is not UTF-8.
         most = 6 * rows.text_used + 2 * rows.binary_used + len(reals) + 2 * count
         most += rows.count * (self._longest + 32)
         out, valid = bytearray(most + 64), bytearray(count // 8 + 1)
@@ -50,7 +50,7 @@ class JsonWriter:
 
 
 def _reals(rows: Any) -> tuple[memoryview, memoryview]:
-    """All reals as JSON, and where each ends: their shortest form is Python's to know."""
+    """All reals as JSON, and where each ends: Python knows their shortest form."""
     masks = pa.Array.from_buffers(pa.uint8(), rows.count, [None, rows.buffers["mask"]], 0)
     has_real = pc.bit_wise_and(masks, pa.scalar(bodyrows.HAS_REAL, pa.uint8()))
     values = pa.Array.from_buffers(pa.float64(), rows.count, [None, rows.buffers["value_real"]], 0)
@@ -63,9 +63,9 @@ def _reals(rows: Any) -> tuple[memoryview, memoryview]:
 
 
 def json_writer(tables: Tables, kernel: Any) -> JsonWriter | None:
-    """A writer for the classes of a model; None if names do not tell those of their hex."""
+    """A writer for the classes of a model; None if hex keys do not follow from names alone."""
     made = tables.writer(kernel)
     if made is None:
         return None
-    # A name may be escaped, and stands in quotes before a colon.
+    # A name may need escapes, and is in quotes before a colon.
     return JsonWriter(made, max((6 * len(name) for name in tables.names), default=0) + 16)

@@ -26,8 +26,8 @@ __all__ = ["BlazeSession"]
 
 
 _SMALL = 4096
-"""Bytes of a begun packet that are joined to the next chunk; what is larger is gathered, or many
-small chunks would each copy all that came before."""
+"""Bytes of an incomplete packet that are joined to the next chunk; larger ones are gathered, or
+many small chunks would each copy everything before them."""
 
 
 class BlazeSession(BaseSession[Any, Act, SessionEvent]):
@@ -41,7 +41,7 @@ class BlazeSession(BaseSession[Any, Act, SessionEvent]):
         self.behaviour = behaviour_of(dialect)
         self.model = model
         self.connid = 0
-        """Id of the connection; 0 until it is agreed."""
+        """Id of the connection; 0 until the handshake is complete."""
         self.heartbeat = 0
         """Agreed interval in seconds; 0: none."""
         self.counts: Counter[str] = Counter()
@@ -60,7 +60,7 @@ class BlazeSession(BaseSession[Any, Act, SessionEvent]):
             if 0 < splitter.pending <= _SMALL:
                 data = splitter.withdraw() + data
             if not splitter.pending:
-                # Packets that lie whole in the chunk, as nearly all do, are cut out here.
+                # Packets that are complete in the chunk, as nearly all are, are cut out here.
                 pos, limit = 0, self._limits.max_frame
                 while stop := frame_end(data, pos, limit):
                     events += self._handle(data[pos:stop], now)
@@ -98,7 +98,7 @@ class BlazeSession(BaseSession[Any, Act, SessionEvent]):
     def _react(
         self, name: str, fields: dict[str, int], packet: Any, reason: str, now: float
     ) -> list[SessionEvent]:
-        """React to the packet `name`; `packet` is None when `reason` tells why it is not legal."""
+        """React to the packet `name`; `packet` is None if `reason` says why it is not legal."""
 
     @abstractmethod
     def _alive(self, now: float) -> None:
@@ -106,10 +106,10 @@ class BlazeSession(BaseSession[Any, Act, SessionEvent]):
 
     @abstractmethod
     def _end(self, act: Act, now: float, *, detail: str = "") -> list[SessionEvent]:
-        """The connection ends by `act`; what depends on it ends, too."""
+        """End the connection by `act`, and all that depends on it."""
 
     def _write(self, packet: BlazePacket) -> None:
-        """Have a packet sent, with the numbers of the dialect."""
+        """Queue a packet, with the numbers of the dialect."""
         self._send(translate(packet, self.dialect).encode())
 
     def _tmstmp(self, now: float) -> int:
@@ -121,7 +121,7 @@ class BlazeSession(BaseSession[Any, Act, SessionEvent]):
         """The object in a body; None without a model.
 
         Raises:
-            DecodeError: it is none of that class, or with `strict` not as a writer writes it.
+            DecodeError: it is not of that class, or with `strict` not as a writer would encode it.
         """
         if self.model is None or body is None:
             return None

@@ -13,7 +13,7 @@ __all__ = ["BEHAVIOURS", "Behaviour", "behaviour_of"]
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """What may be expected of a peer."""
+    """What to expect from a peer."""
 
     has_acks: bool
     """Events are acknowledged."""
@@ -22,11 +22,11 @@ class Behaviour:
     has_stop: bool
     """A PAST subscription ends with STOP; otherwise it stays, silent, until the client stops it."""
     has_heartbeat: bool
-    """TSTREQ is answered, and silence means something."""
+    """TSTREQ is answered, so silence means that the peer is gone."""
     has_short_requests: bool
     """TXRQST without an object is understood; a 2017 server waits for more words."""
     is_ordered: bool
-    """Downloads come by their stamps, so that the last one seen is a place to resume at."""
+    """Downloads come in stamp order, so the last stamp seen is a place to resume from."""
     encodings: frozenset[Encoding]
 
 
@@ -35,7 +35,7 @@ BEHAVIOURS: Mapping[str, Behaviour] = {
     "2017": Behaviour(True, True, False, False, False, False, frozenset({Encoding.INDEXNOTZERO})),
     "2019": Behaviour(False, False, False, False, False, False, frozenset({Encoding.INDEXNOTZERO})),
 }
-"""By the dialect's name."""
+"""Behaviour by the dialect's name."""
 
 
 def behaviour_of(dialect: str) -> Behaviour:

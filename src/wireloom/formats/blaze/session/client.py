@@ -1,7 +1,7 @@
 """The client's side of a Blaze connection (SPEC §8).
 
 It connects, keeps the heartbeat, sends transactions and subscriptions, and acknowledges events. One
-session is one connection: whoever connects again gives `position` to the next one as `since`.
+session is one connection: to resume on the next one, give it `position` as `since`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _ACK_HEAD = VERSION << 26 | 3 << 22 | SubscriptionAck.code << 16
 _KINDS = {int(kind): kind for kind in EventType}
 _EVENT_UNUSED = 0x01FF0000
 _ANSWER_UNUSED = 0x1FFF0000
-"""RESCLS among them: an answer with a result is read in the general way."""
+"""RESCLS included: an answer with a result is read in the general way."""
 
 
 def _members(enum: type[IntEnum] | None) -> dict[int, IntEnum]:
@@ -82,14 +82,14 @@ def _members(enum: type[IntEnum] | None) -> dict[int, IntEnum]:
 
 
 class ClientSession(ClientTransactions):
-    """The client's side of one connection: make it when TCP is there, then `connect`."""
+    """The client's side of one connection: create it once TCP is connected, then call `connect`."""
 
     def __init__(self, settings: ClientSettings | None = None) -> None:
         super().__init__(settings)
         self._by_sbsrid: dict[int, int] = {}
         self._unacked: dict[int, dict[int, None]] = {}
         self._acks: dict[int, int] = {}
-        """By SBSRID: the last event that was handled, when one acknowledgement does for all."""
+        """By SBSRID: the last event that was handled, if acknowledgements are cumulative."""
         self._rqstids = count(1)
         self._actions = _members(enum_of(self.dialect, "sbeact"))
         self._codes = _members(enum_of(self.dialect, "blzcod"))
@@ -97,8 +97,8 @@ class ClientSession(ClientTransactions):
     # -- packets
 
     def _handle(self, frame: bytes, now: float) -> list[SessionEvent]:
-        # Events and plain answers are nearly all that comes. They are read here, when nothing about
-        # them is unusual; whatever is, is left to the general way, with the same outcome.
+        # Nearly all packets are events and plain answers. They are read here if nothing about them
+        # is unusual; anything unusual is left to the general way, with the same outcome.
         if self._state in OPEN:
             head = _WORD.unpack_from(frame)[0]
             if head == _EVENT_HEAD:
@@ -178,20 +178,20 @@ class ClientSession(ClientTransactions):
         encoding: Encoding = Encoding.INDEXNOTZERO,
         since: Stamp | None = None,
     ) -> int:
-        """Ask for a class's objects; gives the RQSTID that events will have.
+        """Ask for a class's objects; returns the RQSTID that events will have.
 
         Args:
             nclsid: the class.
             now: the time.
-            kind: whole objects, or deltas where they do.
-            mode: what is stored, what changes, or both.
+            kind: whole objects, or deltas where they suffice.
+            mode: stored objects, changes, or both.
             flow: every change, or the last of each object.
             encoding: of the objects.
-            since: only what is newer is downloaded: `position` of an earlier subscription.
+            since: only newer objects are downloaded: `position` of an earlier subscription.
 
         Raises:
             StateError: there is no connection.
-            EncodeError: the dialect lacks something of this.
+            EncodeError: the dialect lacks something that is asked for.
         """
         self._must_be_open(is_new=True)
         rqstid = next(self._rqstids)
@@ -217,10 +217,10 @@ class ClientSession(ClientTransactions):
         return rqstid
 
     def position(self, rqstid: int) -> Stamp:
-        """Up to where a subscription has come: resume with it, and nothing is lost or doubled.
+        """How far a subscription has come: resume from there, and nothing is lost or doubled.
 
-        Servers of 2017 and 2019 do not sort what they download, so that it stays where it was
-        until the download has ended.
+        Servers of 2017 and 2019 do not sort what they download, so it does not advance until the
+        download has ended.
 
         Raises:
             StateError: there is no such subscription; ask before the session ends.
@@ -233,7 +233,7 @@ class ClientSession(ClientTransactions):
         return self._feeds[rqstid]
 
     def unsubscribe(self, rqstid: int, now: float) -> None:
-        """Stop a subscription; `SubscriptionEnded` comes, or nothing if it had not started.
+        """Stop a subscription; `SubscriptionEnded` follows, or nothing if it had not started.
 
         Raises:
             StateError: there is no such subscription, or it is being stopped.
@@ -273,7 +273,7 @@ class ClientSession(ClientTransactions):
     def data_to_send(self) -> bytes:
         """What is to be sent now, each byte once."""
         if self._acks:
-            # Before the rest: nothing may follow a DSCOND.
+            # First of all: nothing may follow a DSCOND.
             acks = [_ACK.pack(_ACK_HEAD, *ids) for ids in self._acks.items()]
             self._unsent[:0] = acks
             self._acks.clear()
@@ -330,7 +330,7 @@ class ClientSession(ClientTransactions):
         return rqstid, feed
 
     def _note(self, rqstid: int, sbsrid: int, sevtid: int, now: float) -> None:
-        """Acknowledge an event, or note that it waits for that."""
+        """Acknowledge an event, or note that it waits to be acknowledged."""
         if self.behaviour.has_acks:
             if self.settings.is_auto_ack:
                 self._put_ack(sbsrid, sevtid, now)
@@ -354,7 +354,7 @@ class ClientSession(ClientTransactions):
         if self.model is not None:
             encoding = feed.encoding
             if encoding is Encoding.INDEXDELTA and action != Action.DLT:
-                encoding = Encoding.INDEXNOTZERO  # a whole object: what is absent is zero
+                encoding = Encoding.INDEXNOTZERO  # a whole object: absent fields are zero
             try:
                 value = self._object(feed.nclsid, encoding, body)
             except DecodeError as error:

@@ -1,4 +1,4 @@
-"""A client's connection without what it is for: the handshake, the clock, the end (SPEC §8)."""
+"""A client's connection without its purpose: the handshake, the timers, the end (SPEC §8)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from wireloom.wire import DEFAULT_LIMITS, Limits
 __all__ = ["HEARTBEAT_SHARE", "OPEN", "ClientBase", "ClientSettings", "FeedState", "FlyingState"]
 
 HEARTBEAT_SHARE = 0.6
-"""Part of the agreed interval after which silence is filled (SPEC §8.2)."""
+"""Share of the agreed interval after which a heartbeat breaks this side's silence (SPEC §8.2)."""
 
 OPEN = (ClientState.CONNECTED, ClientState.DISCONNECTING)
 """States in which there is a connection."""
@@ -61,22 +61,22 @@ class ClientSettings:
 
     dialect: str = DOCUMENT
     model: Model | None = None
-    """With it, objects are decoded."""
+    """If given, objects are decoded."""
     limits: Limits = DEFAULT_LIMITS
     heartbeat: int = 30
-    """Interval that is proposed, 0..255; 0: no duty."""
+    """Proposed heartbeat interval, 0..255; 0: no duty."""
     connect_timeout: float = 10.0
-    """For CONRES to come."""
+    """How long to wait for CONRES."""
     request_timeout: float = 30.0
-    """For answers to transactions, subscriptions and stops."""
+    """How long to wait for answers to transactions, subscriptions and stops."""
     test_after: float = 0.0
     """Silence of the server after which it is asked for a heartbeat; 0: never."""
     test_timeout: float = 5.0
-    """For its answer."""
+    """How long to wait for that heartbeat."""
     disconnect_timeout: float = 10.0
-    """For flying transactions to end before leaving."""
+    """How long to wait for pending transactions before leaving."""
     max_flying: int = 1024
-    """Transactions without an answer."""
+    """Most transactions without an answer."""
     platform: int = 1
     """TXPLID of the transactions."""
     service: int = 1
@@ -84,8 +84,8 @@ class ClientSettings:
     is_auto_ack: bool = True
     """Whether events are acknowledged when they arrive, or by `acknowledge`."""
     has_cumulative_acks: bool = False
-    """Whether the server takes an acknowledgement for all events before it, too: then one is sent
-    for all that were handled meanwhile."""
+    """Whether the server treats an acknowledgement as cumulative: then one is sent for all events
+    handled in the meantime."""
     clock_offset: float = 0.0
     """Unix time minus `now`, for the stamps of heartbeats."""
 
@@ -119,11 +119,11 @@ class ClientBase(BlazeSession):
         self.settings = given = settings or ClientSettings()
         super().__init__(given.dialect, given.model, given.limits, given.clock_offset)
         self.is_held = False
-        """Whether the owner does not read at the moment, so that the server's silence is none."""
+        """Whether the owner has stopped reading, so that the server's silence does not count."""
         self._flying: dict[TxId, FlyingState] = {}
         self._feeds: dict[int, FeedState] = {}
         self._stops: deque[int] = deque()
-        """RQSTIDs whose SBSTOP is not answered, oldest first."""
+        """RQSTIDs whose SBSTOP has not been answered, oldest first."""
         self._test_sent = False
         self._heard_at = self._sent_at = -1.0
         self._test_after = given.test_after if self.behaviour.has_heartbeat else 0.0
@@ -143,7 +143,7 @@ class ClientBase(BlazeSession):
         self._put(ConnectionRequest(hbtsec=self.settings.heartbeat), now)
 
     def disconnect(self, now: float) -> list[SessionEvent]:
-        """Leave when all that flies has ended, with DSCOND 7.
+        """Leave with DSCOND 7 once all pending transactions have ended.
 
         Raises:
             StateError: there is no connection.
@@ -158,7 +158,7 @@ class ClientBase(BlazeSession):
         return []
 
     def close(self) -> None:
-        """Say DSCOND 7 and end. Nothing is told of what was under way: see `disconnect`."""
+        """Send DSCOND 7 and end. What was pending is not reported: see `disconnect`."""
         if not self.is_closed:
             self._end(Act.CLOSE, 0.0)
 
@@ -204,7 +204,7 @@ class ClientBase(BlazeSession):
     # -- time (SPEC §8.2)
 
     def _put(self, packet: BlazePacket, now: float) -> None:
-        """Write a packet; the heartbeat's window starts anew."""
+        """Write a packet; the heartbeat interval starts anew."""
         self._write(packet)
         self._has_sent(now)
 
@@ -214,7 +214,7 @@ class ClientBase(BlazeSession):
             self._timers.set(Act.ACCEPT, now + HEARTBEAT_SHARE * self.heartbeat)
 
     def test(self, now: float) -> None:
-        """Ask the server for a heartbeat; when none comes in time, the connection ends.
+        """Ask the server for a heartbeat; if none comes in time, the connection ends.
 
         Raises:
             StateError: there is no connection.
@@ -253,8 +253,8 @@ class ClientBase(BlazeSession):
 
     def _await(self, kind: str, id: Any, seconds: float, now: float) -> None:
         deadline = self._deadlines[kind, id] = now + seconds
-        # It may ring too early, when what it was set for has ended: that costs less than a search
-        # for the earliest at every request.
+        # It may expire too early, if what it was set for has ended: that costs less than searching
+        # for the earliest deadline at every request.
         if len(self._deadlines) == 1 or deadline < self._rings_at:
             self._rings_at = deadline
             self._timers.set(Act.TIMEOUT, deadline)

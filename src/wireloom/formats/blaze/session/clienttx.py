@@ -52,10 +52,10 @@ class ClientTransactions(ClientBase):
         wants_result: bool = False,
         timeout: float | None = None,
     ) -> TxId:
-        """Send a transaction; gives its id, and `TransactionFinished` comes in any case.
+        """Send a transaction; returns its id, and `TransactionFinished` follows in any case.
 
         Raises:
-            StateError: there is no connection, too many fly, or the dialect has no such request.
+            StateError: no connection, too many are pending, or the dialect has no such request.
             EncodeError: the object or the action cannot be written.
         """
         nclsid = body = None
@@ -88,7 +88,7 @@ class ClientTransactions(ClientBase):
         """Like `transact`, for an object that is already encoded, or for none.
 
         Raises:
-            StateError: there is no connection, too many fly, or the dialect has no such request.
+            StateError: no connection, too many are pending, or the dialect has no such request.
             EncodeError: the action cannot be written.
         """
         self._must_be_open(is_new=True)
@@ -100,7 +100,7 @@ class ClientTransactions(ClientBase):
             words = self._request_words[shape] = self._words_of(*shape)
         given = self.settings
         made = self._next_txid()
-        while made in self._flying:  # one that has been under way since the numbers began anew
+        while made in self._flying:  # still pending since before the numbers wrapped around
             made = self._next_txid()
         if body is None:
             self._send(_SHORT_REQUEST.pack(*words, *made, self.connid))
@@ -140,10 +140,10 @@ class ClientTransactions(ClientBase):
         return words[:2] if nclsid is None else (*words[:2], words[7])
 
     def cancel(self, txid: TxId, now: float) -> list[SessionEvent]:
-        """Wait no longer for a transaction. The server may do it all the same.
+        """Stop waiting for a transaction. The server may still carry it out.
 
         Raises:
-            StateError: it does not fly.
+            StateError: it is not pending.
         """
         if txid not in self._flying:
             raise StateError(f"transaction {txid} does not fly")

@@ -1,4 +1,4 @@
-"""What a Blaze session tells its owner: past tense, complete when made (SPEC §8)."""
+"""What a Blaze session reports to its owner (SPEC §8)."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ Code = BlazeCode | IntEnum | int
 
 @dataclass(frozen=True, slots=True)
 class SessionEvent:
-    """Anything that a session tells."""
+    """Any event of a session."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionRequested(SessionEvent):
-    """To the server: a client wants in; `accept` or `refuse` it."""
+    """To the server: a client asks to connect; `accept` or `refuse` it."""
 
     hbtsec: int
     """Heartbeat interval that it proposes, in seconds."""
@@ -64,7 +64,7 @@ class ConnectionRequested(SessionEvent):
 
 @dataclass(frozen=True, slots=True)
 class Connected(SessionEvent):
-    """The connection is agreed."""
+    """The connection is established."""
 
     connid: int
     heartbeat: int
@@ -75,7 +75,7 @@ class Connected(SessionEvent):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionRefused(SessionEvent):
-    """To the client: the server does not want it."""
+    """To the client: the server refused the connection."""
 
     code: RefusalCode | IntEnum | int
 
@@ -88,7 +88,7 @@ class SessionClosed(SessionEvent):
     """What DSCOND said, in either direction; None when there was none."""
     by: Literal["peer", "us", "lost"]
     detail: str = ""
-    """For a person: what went wrong."""
+    """What went wrong, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +98,13 @@ class TransactionRequested(SessionEvent):
     txid: TxId
     type: TransactionType | int
     action: IntEnum
-    """By its name: 2017 and 2019 have REMOVE and RESET where the document has RST."""
+    """Compare it by name: 2017 and 2019 have REMOVE and RESET where the document has RST."""
     wants_result: bool
     nclsid: int | None = None
     encoding: Encoding | None = None
     body: bytes | None = None
     nclass: NClassValue | None = None
-    """The object, when the session has a model."""
+    """The object, if the session has a model."""
     is_canonical: bool = field(default=False, compare=False)
     """Whether `body` is known to be what `encode_nclass` makes of the object."""
 
@@ -125,7 +125,7 @@ class TransactionFinished(SessionEvent):
     is_ok: bool
     code: Code = BlazeCode.NO_ERROR
     is_local: bool = False
-    """Whether this side gave up; what the server did is then not known."""
+    """Whether this side gave up; then it is not known what the server did."""
     nclsid: int | None = None
     encoding: Encoding | None = None
     body: bytes | None = None
@@ -191,7 +191,7 @@ class ObjectReceived(SessionEvent):
 
 @dataclass(frozen=True, slots=True)
 class DownloadEnded(SessionEvent):
-    """To the client: what was stored has come; changes follow."""
+    """To the client: all stored objects have arrived; changes follow."""
 
     rqstid: int
     sevtid: int

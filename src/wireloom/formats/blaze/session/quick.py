@@ -1,7 +1,7 @@
-"""Headers of the packets that a busy server reads and writes, without an object for each.
+"""Headers of the packets that a busy server reads and writes, without an object per packet.
 
-Nothing here decides anything: what is unusual about a packet is left to the codec, which has the
-same bytes and says why.
+Nothing here decides anything: an unusual packet is left to the codec, which has the same bytes and
+says what is wrong.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _DATA_HEAD: Final = _head(SubscriptionEvent, 7)
 
 
 class Numbers:
-    """What a dialect's names are on the wire, and the other way round."""
+    """The numbers of a dialect's names, and vice versa."""
 
     __slots__ = ("_codes", "_event_words", "actions", "encodings")
 

@@ -1,7 +1,7 @@
 """The server's side of a Blaze connection (SPEC §8).
 
-It validates and keeps the rules; what is stored, who may do what, and what a transaction does are
-its owner's affair: an event asks, a method answers. It holds no socket and no store.
+It validates and enforces the rules; what is stored, who may do what, and what a transaction does
+are up to its owner: an event asks, a method answers. It holds no socket and no store.
 """
 
 from __future__ import annotations
@@ -104,24 +104,24 @@ class ServerSettings:
 
     dialect: str = DOCUMENT
     model: Model | None = None
-    """With it, bodies are checked and decoded, and classes are known; else all are taken."""
+    """If given, bodies are checked and decoded, and only its classes are accepted; else all are."""
     limits: Limits = DEFAULT_LIMITS
     versions: tuple[int, int] = (VERSION, VERSION)
     """The oldest and the newest PROVER that is served."""
     handshake_timeout: float = 10.0
-    """For CONREQ to come; the round trip of a slow line is far below."""
+    """How long to wait for CONREQ; the round trip of a slow line is far shorter."""
     heartbeat_limits: tuple[int, int] = (1, 255)
-    """The least and the most that is agreed to; 255 is the most that fits."""
+    """The shortest and the longest interval that is granted; 255 is the most that fits."""
     is_heartbeat_required: bool = False
-    """Whether 0, no duty, is answered with the most that is allowed."""
+    """Whether 0, no duty, is answered with the longest interval allowed."""
     transaction_types: frozenset[int] = frozenset({TransactionType.NCLASS})
     """TXTYPEs that the application handles."""
     transaction_timeout: float = 30.0
-    """For the application to answer."""
+    """How long the application may take to answer."""
     max_flying: int = 1024
-    """Transactions of one connection that are not answered; more are refused with 3."""
+    """Unanswered transactions of one connection; more are refused with 3."""
     max_completed: int = 4096
-    """Ids of answered transactions that are remembered, to tell those that come again."""
+    """Ids of answered transactions that are remembered, to recognise repeated ones."""
     is_strict: bool = False
     """Refuse transaction ids with zeros (erratum E35)."""
     window: int = 1
@@ -129,19 +129,19 @@ class ServerSettings:
     has_cumulative_acks: bool = False
     """Whether an acknowledgement counts for all events that were sent before."""
     max_queue: int = 10_000
-    """Changes that wait in one subscription; what happens then, `overflow` says."""
+    """Changes that may wait in one subscription; `overflow` says what happens beyond that."""
     overflow: Literal["stop", "conflate"] = "stop"
-    """End a subscription that is too slow with code 3, or go over to the last of each object."""
+    """End a subscription that is too slow with code 3, or switch it to the last of each object."""
     max_subscriptions: int = 256
-    """Of one connection; more are refused with 3."""
+    """Subscriptions of one connection; more are refused with 3."""
     download_batch: int = 256
     """Rows that are asked for at once."""
     high_water: int = 1 << 18
-    """Unsent bytes from which on no further event is written."""
+    """Unsent bytes at which no further events are written."""
     idle_timeout: float = 0.0
-    """Silence after which a client without a heartbeat is asked for one; 0: it never is."""
+    """Silence after which a client without a heartbeat is asked for one; 0: never."""
     drain_timeout: float = 10.0
-    """For flying transactions to end when the broker goes down."""
+    """How long to wait for pending transactions when the broker shuts down."""
     clock_offset: float = 0.0
     """Unix time minus `now`, for the stamps of heartbeats."""
 
@@ -160,7 +160,7 @@ class ServerSession(BlazeSession):
     Args:
         settings: what is granted.
         now: the time at which the connection was accepted.
-        event_ids: the broker's counters of SEVTID; its own when there is only one session.
+        event_ids: the broker's counters of SEVTID; its own if there is only one session.
     """
 
     transitions: ClassVar = SERVER
@@ -175,7 +175,7 @@ class ServerSession(BlazeSession):
         self.settings = given = settings or ServerSettings()
         super().__init__(given.dialect, given.model, given.limits, given.clock_offset)
         self.subscriptions: dict[int, ServerSubscription] = {}
-        """Those that were started, by SBSRID."""
+        """Subscriptions that were started, by SBSRID."""
         self.events_sent = 0
         """Events of all subscriptions so far."""
         self._event_ids = event_ids or EventIds()
@@ -185,7 +185,7 @@ class ServerSession(BlazeSession):
         self._completed: OrderedDict[TxId, None] = OrderedDict()
         self._sbsrids = count(1)
         self._numbers = _numbers(self.dialect.name)
-        self._at_once = 0  # bytes of events that were written since `data_to_send`
+        self._at_once = 0  # bytes of events written since `data_to_send`
         self._hbtsec = 0
         self._last_received = now
         self._test_sent: float | None = None
@@ -194,10 +194,10 @@ class ServerSession(BlazeSession):
     # -- connection (SPEC §8.1)
 
     def accept(self, connid: int, now: float) -> list[SessionEvent]:
-        """Let the client in, with the heartbeat it wants or the nearest that is allowed.
+        """Accept the client, with the heartbeat it wants or the nearest that is allowed.
 
         Raises:
-            StateError: nobody asks.
+            StateError: there is no connection request.
         """
         self._move(Act.ACCEPT)
         least, most = self.settings.heartbeat_limits
@@ -225,20 +225,20 @@ class ServerSession(BlazeSession):
         return [Connected(connid, agreed, is_reserved)]
 
     def refuse(self, code: RefusalCode, now: float) -> list[SessionEvent]:
-        """Turn the client away, and close.
+        """Refuse the client, and close.
 
         Raises:
-            StateError: nobody asks.
+            StateError: there is no connection request.
         """
         if self.state is not ServerState.DECIDING:
             raise StateError("there is no connection request to refuse")
         return self._refuse(code, now)
 
     def veto(self, now: float) -> list[SessionEvent]:
-        """Turn the client away because the application does not want it.
+        """Refuse the client because the application does not want it.
 
         Raises:
-            StateError: nobody asks.
+            StateError: there is no connection request.
         """
         if self.state is not ServerState.DECIDING:
             raise StateError("there is no connection request to refuse")
@@ -252,10 +252,10 @@ class ServerSession(BlazeSession):
         return self._end(Act.REFUSE, now, detail=f"refused: {code.name}")
 
     def drain(self, now: float) -> list[SessionEvent]:
-        """The broker goes down: let flying transactions end, then say DSCOND 4.
+        """The broker shuts down: let pending transactions end, then send DSCOND 4.
 
         Raises:
-            StateError: it is already going down.
+            StateError: it is already shutting down.
         """
         if self.state is ServerState.DECIDING:
             return self._refuse(RefusalCode.SERVER_IS_GOING_DOWN, now)
@@ -271,11 +271,11 @@ class ServerSession(BlazeSession):
         return []
 
     def disconnect(self, reason: DisconnectReason, now: float) -> list[SessionEvent]:
-        """End the connection for a reason of the owner's."""
+        """End the connection for a reason that the owner gives."""
         return [] if self.is_closed else self._end(Act.CLOSE, now, reason=reason)
 
     def close(self) -> None:
-        """Say DSCOND 4 and end. Nothing is told of what was under way: see `disconnect`."""
+        """Send DSCOND 4 and end. What was pending is not reported: see `disconnect`."""
         if not self.is_closed:
             self._end(Act.CLOSE, self._last_received)
 
@@ -328,7 +328,7 @@ class ServerSession(BlazeSession):
     # -- time (SPEC §8.2)
 
     def test(self, now: float) -> None:
-        """Ask the client for a heartbeat; when none comes in time, the connection ends.
+        """Ask the client for a heartbeat; if none comes in time, the connection ends.
 
         Raises:
             StateError: there is no connection.
@@ -341,7 +341,7 @@ class ServerSession(BlazeSession):
             self._timers.set(Act.INACTIVITY, now + self._grace)
 
     def excuse(self, now: float) -> None:
-        """The client's silence until now is not its fault: the owner did not read from it."""
+        """Excuse the client's silence so far: the owner was not reading from it."""
         if not self.is_closed:
             self._wind_up(now)
 
@@ -354,7 +354,7 @@ class ServerSession(BlazeSession):
         return max(2.0, self._interval / 2)
 
     def _alive(self, now: float) -> None:
-        if now != self._last_received or self._test_sent is not None:  # not of the same chunk
+        if now != self._last_received or self._test_sent is not None:  # not from the same chunk
             self._wind_up(now)
 
     def _wind_up(self, now: float) -> None:
@@ -382,7 +382,7 @@ class ServerSession(BlazeSession):
         return self._expire(now)
 
     def _expire(self, now: float) -> list[SessionEvent]:
-        """Answer transactions whose time is over; they wait in the order of their deadlines."""
+        """Answer transactions that have timed out; they wait in the order of their deadlines."""
         events: list[SessionEvent] = []
         while self._flying:
             txid, flying = next(iter(self._flying.items()))
@@ -397,8 +397,8 @@ class ServerSession(BlazeSession):
     # -- packets
 
     def _handle(self, frame: bytes, now: float) -> list[SessionEvent]:
-        # Acknowledgements and good transactions are nearly all that comes. They are read here, when
-        # nothing about them is unusual; whatever is, is left to the general way.
+        # Nearly all packets are acknowledgements and good transactions. They are read here if
+        # nothing about them is unusual; anything unusual is left to the general way.
         if self._state is ServerState.CONNECTED:
             head = WORD.unpack_from(frame)[0]
             if head == ACK_HEAD:
@@ -415,7 +415,7 @@ class ServerSession(BlazeSession):
         return super()._handle(frame, now)
 
     def _good_request(self, frame: bytes, now: float) -> TransactionRequested | None:
-        """A transaction that is to be carried out; None when it may have to be refused."""
+        """A transaction that is to be carried out; None if it may have to be refused."""
         _, word, plid, svid, cnid, prid, _, clsenc, connid = REQUEST.unpack_from(frame)
         txid = (plid, svid, cnid, prid)
         action = self._numbers.actions.get(word >> 25 & 7)
@@ -518,7 +518,7 @@ class ServerSession(BlazeSession):
 
     @property
     def flying(self) -> int:
-        """Transactions that are not answered."""
+        """Transactions that have no answer yet."""
         return len(self._flying)
 
     def respond(
@@ -530,14 +530,14 @@ class ServerSession(BlazeSession):
         result: NClassValue | None = None,
         is_ok: bool | None = None,
     ) -> list[SessionEvent]:
-        """Answer a transaction; an answer that nobody waits for is dropped and counted.
+        """Answer a transaction; an answer that is no longer awaited is dropped and counted.
 
         Args:
             txid: its id.
             now: the time.
             code: why it failed; NO_ERROR: it did not.
             result: the object that the client may have asked for, or that explains the code 7.
-            is_ok: the outcome, when the code does not tell.
+            is_ok: the outcome, where the code does not imply it.
 
         Raises:
             EncodeError: the result cannot be written.
@@ -575,7 +575,7 @@ class ServerSession(BlazeSession):
             return
         parts: dict[str, Any] = {}
         if result is not None:
-            # The answer is encoded as the request was; a delta has no base to be one of.
+            # The answer is encoded as the request was, except as a delta, which would have no base.
             wanted = Encoding.ALL if encoding is Encoding.ALL else Encoding.INDEXNOTZERO
             first = self.dialect.first_index_of(result.model)
             body = encode_nclass(result, wanted, first_index=first)
@@ -597,7 +597,7 @@ class ServerSession(BlazeSession):
         if txid[2] and txid[3]:
             self._answer(txid, code)
             return []
-        # An answer repeats the id, and one with zeros is nothing that the codec writes.
+        # An answer repeats the id, and the codec does not write one with zeros.
         self._answer((txid[0], txid[1], 1, 1), code)
         raw = bytearray(self._unsent.pop())
         raw[_TXPRID_AT - 4 : _TXPRID_AT] = txid[2].to_bytes(4, "big")
@@ -662,7 +662,7 @@ class ServerSession(BlazeSession):
         is_stored: bool | None = None,
         accepts: Callable[[Change], bool] | None = None,
     ) -> int:
-        """Grant a subscription; gives its SBSRID. Then see `downloads_wanted`.
+        """Grant a subscription; returns its SBSRID. Then see `downloads_wanted`.
 
         Args:
             rqstid: the request.
@@ -700,7 +700,7 @@ class ServerSession(BlazeSession):
         return sbsrid
 
     def refuse_subscription(self, rqstid: int, code: BlazeCode) -> None:
-        """Do not grant a subscription.
+        """Refuse a subscription.
 
         Raises:
             StateError: there is no such request.
@@ -728,7 +728,7 @@ class ServerSession(BlazeSession):
         return found
 
     def download(self, sbsrid: int, rows: Iterable[Change], is_last: bool) -> bool:
-        """Rows that were wanted, by their stamps; False when the subscription is no more.
+        """Rows that were asked for, in stamp order; False if the subscription has ended.
 
         Raises:
             StateError: none were asked for, or they are not newer than those before.
@@ -740,9 +740,9 @@ class ServerSession(BlazeSession):
         return True
 
     def publish(self, change: Change, now: float) -> list[SessionEvent]:
-        """An object has changed: tell the subscription of its class, if there is one.
+        """An object has changed: notify the subscription to its class, if there is one.
 
-        Changes of a class come by their stamps; one that is not newer was already told.
+        Changes of a class come in stamp order; one that is not newer was already sent.
         """
         for subscription in self.subscriptions.values():
             if subscription.request.nclsid == change.nclsid:  # there is one for each class
@@ -759,7 +759,7 @@ class ServerSession(BlazeSession):
         return []
 
     def _publish_at_once(self, subscription: ServerSubscription, changes: Sequence[Change]) -> int:
-        """Write changes for which nothing has to wait; gives how many are done with."""
+        """Write changes that can be sent at once; returns how many are done."""
         outstanding, unsent = subscription.outstanding, self._unsent
         has_acks, high_water = self.behaviour.has_acks, self.settings.high_water
         room = self.settings.window - len(outstanding) if has_acks else len(changes)
@@ -803,7 +803,7 @@ class ServerSession(BlazeSession):
         return []
 
     def stop_subscription(self, sbsrid: int, code: BlazeCode, now: float) -> list[SessionEvent]:
-        """End a subscription from this side; what waits is not sent.
+        """End a subscription from this side; waiting changes are not sent.
 
         Raises:
             StateError: there is no such subscription.
@@ -835,7 +835,7 @@ class ServerSession(BlazeSession):
         code = self._flaw_of_request(rqstid, packet)
         if packet is None or code is not None:
             self.counts["rejected"] += 1
-            next(self._sbsrids)  # refused requests use one up, as they do in the implementations
+            next(self._sbsrids)  # refused requests use one up, as in the implementations
             self._sbsko(rqstid, code or BlazeCode.REQUEST_MALFORMED)
             return []
         encoding = self.dialect.encoding(packet.enctyp)
@@ -907,7 +907,7 @@ class ServerSession(BlazeSession):
                 size += self._write_event(subscription, event)
             if subscription.state is Service.ENDED:
                 del self.subscriptions[sbsrid]
-                # To be told at once, by the only way that events have from here.
+                # Reported at once, by a timer: this method cannot return events.
                 self._ended.append(SubscriptionEnded(sbsrid, "server"))
                 self._timers.set(Act.STOP, self._last_received)
         return super().data_to_send()

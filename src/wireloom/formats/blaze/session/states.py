@@ -1,7 +1,7 @@
-"""The states of Blaze sessions, and every step between them, as data (SPEC §8).
+"""The states of Blaze sessions, and every transition between them, as data (SPEC §8).
 
-The machines take each step through these tables, and the diagrams in SPEC.md are drawn from them:
-what is not here cannot happen.
+The sessions make each transition through these tables, and the diagrams in SPEC.md are drawn from
+them: what is not here cannot happen.
 """
 
 from __future__ import annotations
@@ -30,39 +30,39 @@ __all__ = [
 
 
 class _Named(Enum):
-    """Members are the only ones of their kind, so that their address does for a hash: quick."""
+    """Members are unique, so their address serves as a fast hash."""
 
     __hash__ = object.__hash__
 
 
 class ClientState(_Named):
-    """Where a client's connection stands."""
+    """The state of a client's connection."""
 
     ESTABLISHED = "established"
-    """TCP is there, nothing was sent."""
+    """TCP is connected, nothing was sent."""
     WAIT_CONRES = "wait_conres"
     CONNECTED = "connected"
     REFUSED = "refused"
     DISCONNECTING = "disconnecting"
-    """Transactions that fly may end, nothing new is asked for; then DSCOND."""
+    """Pending transactions may end, nothing new is asked for; then DSCOND."""
     CLOSED = "closed"
 
 
 class ServerState(_Named):
-    """Where a server's side of a connection stands."""
+    """The state of a server's side of a connection."""
 
     ACCEPTED = "accepted"
-    """TCP is there, CONREQ is awaited."""
+    """TCP is connected, CONREQ is awaited."""
     DECIDING = "deciding"
     """The application decides on a CONREQ."""
     CONNECTED = "connected"
     DRAINING = "draining"
-    """Transactions that fly may end, nothing new is taken."""
+    """Pending transactions may end, nothing new is accepted."""
     CLOSED = "closed"
 
 
 class Flight(_Named):
-    """Where a client's transaction stands."""
+    """The state of a client's transaction."""
 
     FLYING = "flying"
     ANSWERED = "answered"
@@ -72,7 +72,7 @@ class Flight(_Named):
 
 
 class Work(_Named):
-    """Where a transaction stands in the server."""
+    """The state of a transaction in the server."""
 
     RECEIVED = "received"
     REJECTED = "rejected"
@@ -83,7 +83,7 @@ class Work(_Named):
 
 
 class Feed(_Named):
-    """Where a client's subscription stands."""
+    """The state of a client's subscription."""
 
     REQUESTED = "requested"
     CANCELLED = "cancelled"
@@ -94,7 +94,7 @@ class Feed(_Named):
 
 
 class Service(_Named):
-    """Where a subscription stands in the server."""
+    """The state of a subscription in the server."""
 
     REQUESTED = "requested"
     DOWNLOADING = "downloading"
@@ -119,15 +119,15 @@ class Act(_Named):
     """CONREQ is sent."""
     CONREQ = "conreq"
     DISCONNECT = "disconnect"
-    """The caller wants to leave in order."""
+    """The caller wants to leave gracefully."""
     DONE = "done"
-    """Nothing flies any more, or the time for that is over."""
+    """Nothing is pending any more, or the time for that is over."""
     DOWNLOADED = "downloaded"
     """The last stored object was sent."""
     DOWNLOADED_PAST = "downloaded_past"
     """The same, and no changes are wanted."""
     DRAIN = "drain"
-    """The broker goes down."""
+    """The broker shuts down."""
     DSCOND = "dscond"
     INACTIVITY = "inactivity"
     """The peer was silent for too long."""
@@ -159,7 +159,7 @@ _S = TypeVar("_S", bound=Enum)
 
 
 def _all(state: _S, after: _S, *acts: str) -> list[tuple[_S, Act, _S]]:
-    """The same step for several reasons."""
+    """The same transition for several triggers."""
     return [(state, Act[name], after) for name in " ".join(acts).split()]
 
 

@@ -1,8 +1,8 @@
 """A subscription in the server: what waits to be sent, in which order, how much (SPEC §8.4).
 
-Stamps only ever go up within a subscription: download by stamp, then changes by stamp, and a change
-that the download already showed is left out. So the last stamp that a client has seen is always a
-place where it can resume.
+Stamps only ever increase within a subscription: download by stamp, then changes by stamp, and a
+change that the download already included is left out. So a client can always resume from the last
+stamp it has seen.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ CONFLATED: Mapping[tuple[Action, Action], Action] = {
     (Action.UPD, Action.DLT): Action.UPD,
     (Action.DLT, Action.DLT): Action.UPD,
 }
-"""What a waiting action and a newer one of the same object amount to; else the newer one."""
+"""What a waiting action and a newer one on the same object combine to; else the newer one."""
 
 
 class EventIds:
-    """Counters of SEVTID, one for each class, from 1; shared by the sessions of a broker."""
+    """Counters of SEVTID, one per class, from 1; shared by the sessions of a broker."""
 
     def __init__(self, last: Mapping[int, int] | None = None) -> None:
         self._last = Counter(last)
@@ -64,7 +64,7 @@ class Change:
     sevtid: int = 0
     """Id of the event; 0: each subscription takes the next one of the class."""
     image: NClassValue | None = field(default=None, compare=False, repr=False)
-    """From which further encodings are made."""
+    """The object, from which further encodings are made."""
     first_index: int | None = None
     frames: dict[int, bytes] = field(
         default_factory=dict, init=False, compare=False, repr=False, kw_only=True
@@ -97,7 +97,7 @@ class Change:
     def number(self, ids: EventIds) -> None:
         """Give it the next id of its class, which all its subscribers then see; once."""
         if not self.sevtid:
-            # It belongs to who hands it on, and nobody has seen it without its id.
+            # The caller owns it, and nobody has seen it without its id.
             object.__setattr__(self, "sevtid", ids.next(self.nclsid))
 
     def full(self, encoding: Encoding) -> bytes:
@@ -125,11 +125,11 @@ class _Waiting:
 
 
 class LiveQueue:
-    """Changes that wait to be sent, by their stamps.
+    """Changes that wait to be sent, in stamp order.
 
-    Conflated, a newer change of an object replaces the one that waits. It goes to the end,
-    as its stamp demands; so that an object which changes all the time is sent at all, the one that
-    waits stays when its first turn has come, and only what is behind it is replaced.
+    With conflation, a newer change of an object replaces the one that waits. It goes to the end, as
+    its stamp demands; so that an object which changes all the time is sent at all, the waiting
+    change stays once its turn has come, and only later ones are replaced.
     """
 
     def __init__(self, is_conflated: bool) -> None:
@@ -148,7 +148,7 @@ class LiveQueue:
         due = self._taken + len(self._entries)
         key = change.key
         if key is None:
-            self._newest.clear()  # nothing moves over a change of the whole class
+            self._newest.clear()  # nothing may move past a change of the whole class
         elif self.is_conflated:
             place = self._newest.get(key)
             if place is not None:
@@ -179,7 +179,7 @@ class LiveQueue:
         return waiting.change
 
     def conflate(self) -> None:
-        """From now on keep only the newest change of each object; of what waits, too."""
+        """From now on keep only the newest change of each object, also among those that wait."""
         if not self.is_conflated:
             self.is_conflated = True
             waiting, self._entries = self._entries, OrderedDict()
@@ -187,7 +187,7 @@ class LiveQueue:
                 self.put(entry.change)
 
     def drop_until(self, stamp: Stamp) -> int:
-        """Leave out what is not newer than a stamp; gives how many those were."""
+        """Drop what is not newer than a stamp; returns how many were dropped."""
         count = 0
         while self._entries and next(iter(self._entries.values())).change.stamp <= stamp:
             self.take()
@@ -196,7 +196,7 @@ class LiveQueue:
 
 
 def _conflated(old: Change, new: Change) -> Change:
-    # A delta has lost the image that it changes, so the whole object goes out.
+    # The image that the delta changes was dropped, so the whole object is sent.
     action = CONFLATED.get((old.action, new.action), new.action)
     bodies = new.bodies
     if Encoding.INDEXDELTA in bodies:
@@ -235,7 +235,7 @@ class ServerSubscription:
         self.request = request
         self.state = Service.REQUESTED
         self.frame_key = sbsrid << 4 | request.encoding
-        """Under which a change keeps its packet for subscriptions like this one."""
+        """The key under which a change keeps its packet for subscriptions like this one."""
         self.outstanding: OrderedDict[int, None] = OrderedDict()
         """Ids of events that are not acknowledged, in the order they were sent."""
         self.position: Stamp = (
@@ -250,14 +250,14 @@ class ServerSubscription:
         self._batch = batch
         self._max_held = max_held
         self._accepts = accepts
-        self._is_asked = False  # rows were asked for and have not come
+        self._is_asked = False  # rows were asked for and have not arrived
         self._is_complete = not is_stored  # the last row is there
         self._newest: Stamp = (0, 0)  # of the live changes
         self._held: OrderedDict[Hashable, None] = OrderedDict()
         self._holds_all = is_stored and request.mode is SubscriptionMode.ALL
 
     def step(self, act: Act) -> None:
-        """Take a step of `SERVER_SUBSCRIPTION`.
+        """Make a transition of `SERVER_SUBSCRIPTION`.
 
         Raises:
             StateError: it is not allowed.
@@ -280,7 +280,7 @@ class ServerSubscription:
         return (self._rows[-1].stamp if self._rows else self.position), self._batch
 
     def add_rows(self, rows: Iterable[Change], is_last: bool) -> None:
-        """Rows that were asked for, by their stamps.
+        """Rows that were asked for, in stamp order.
 
         Raises:
             StateError: none were asked for, or they are not newer than those before.
@@ -300,7 +300,7 @@ class ServerSubscription:
         self._is_complete = is_last
 
     def add_change(self, change: Change) -> bool:
-        """A live change; False when this subscription does not get it, or already has."""
+        """A live change; False if this subscription does not get it, or already has it."""
         if self.state not in (Service.DOWNLOADING, Service.LIVE):
             return False
         if self.request.mode is SubscriptionMode.PAST:
@@ -325,7 +325,7 @@ class ServerSubscription:
         )
 
     def pass_on(self, change: Change) -> bool:
-        """A change is sent without waiting; False when this subscription already has it."""
+        """A change is sent without waiting; False if this subscription already has it."""
         stamp = change.stamp
         if stamp <= self._newest or stamp <= self.position:
             return False
@@ -378,7 +378,7 @@ class ServerSubscription:
             and request.kind is SubscriptionType.INCREMENTAL
             and request.encoding is Encoding.INDEXDELTA
             and kind is EventType.DATALIVE
-            and self._accepts is None  # a change that was kept back may be missing in the base
+            and self._accepts is None  # a filtered change may be missing from the base
             and (self._holds_all or change.key in self._held)
         ):
             body = delta
@@ -402,7 +402,7 @@ class ServerSubscription:
                 self._held.popitem(last=False)
 
     def acknowledge(self, sevtid: int, is_cumulative: bool) -> bool:
-        """An event has arrived; False when it was not awaited."""
+        """An event was acknowledged; False if it did not wait for that."""
         if sevtid not in self.outstanding:
             return False
         if is_cumulative:

@@ -1,8 +1,8 @@
-"""Parsed dictionaries kept on disk, so that the second load of a large one is quick.
+"""Parsed dictionaries kept on disk, so that the second load of a large one is fast.
 
 One file per dictionary, named by the SHA-256 of all bytes it was made from. The content is JSON
-and nothing else: it is checked column by column before it is believed, and a file that is damaged,
-too open, someone else's or simply strange is as good as no file at all. Nothing here raises: a
+and nothing else: it is checked column by column before it is used, and a file that is damaged, has
+loose permissions, another owner or an unknown layout is treated as missing. Nothing here raises: a
 cache that cannot be used only costs time.
 
 `WIRELOOM_CACHE` moves the cache to another directory, or switches it off (``off``).
@@ -40,7 +40,7 @@ _MAX_BYTES: Final = 64 << 20
 _MAX_FILES: Final = 64
 """Dictionaries change a few times a year; this many keep several sets for years."""
 _STALE_SECONDS: Final = 3600.0
-"""No writer takes that long."""
+"""Seconds after which a temporary file is stale: no writer takes that long."""
 _effective_user: Final[Callable[[], int] | None] = getattr(os, "geteuid", None)
 
 
@@ -63,7 +63,7 @@ def cache_directory() -> Path | None:
 def cache_key(kind: str, sources: Iterable[Source]) -> str:
     """The name under which the dictionary made of these texts is kept.
 
-    The texts' names are part of it: problems tell where they are.
+    The texts' names are part of it, because problems refer to them.
     """
     digest = hashlib.sha256(f"{PARSER_VERSION} {kind}\n".encode())
     for source in sources:
@@ -73,7 +73,7 @@ def cache_key(kind: str, sources: Iterable[Source]) -> str:
 
 
 def fetch(key: str, directory: Path | None) -> Dictionary | None:
-    """The dictionary kept under `key`, or None when there is none to be trusted."""
+    """The dictionary kept under `key`, or None if there is none that can be trusted."""
     if directory is None:
         return None
     data = _read_private(directory / f"{key}.json")
@@ -89,7 +89,7 @@ def fetch(key: str, directory: Path | None) -> Dictionary | None:
 
 
 def store(key: str, dictionary: Dictionary, directory: Path | None) -> bool:
-    """Keep a dictionary under `key`; whether that could be done.
+    """Keep a dictionary under `key`; returns whether that worked.
 
     The file appears whole or not at all, so writers may run side by side.
     """
@@ -100,7 +100,7 @@ def store(key: str, dictionary: Dictionary, directory: Path | None) -> bool:
         os.makedirs(directory, mode=0o700, exist_ok=True)
         if not _is_private(os.lstat(directory), stat.S_ISDIR):
             return False
-        # mkstemp: a new file for this user only, never through a link that was put there.
+        # mkstemp: a new file for this user only, never through a planted link.
         handle, temporary = tempfile.mkstemp(dir=directory, suffix=".tmp")
         try:
             with os.fdopen(handle, "wb") as file:
@@ -141,7 +141,7 @@ def _read_private(path: Path) -> bytes | None:
 
 
 def _is_private(status: os.stat_result, is_kind: Callable[[int], bool]) -> bool:
-    """Of that kind, and where files have owners: ours, and for nobody else to write."""
+    """Of that kind and, where files have owners, ours and not writable by others."""
     is_ours = _effective_user is None or (
         status.st_uid == _effective_user() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     )
@@ -149,7 +149,7 @@ def _is_private(status: os.stat_result, is_kind: Callable[[int], bool]) -> bool:
 
 
 def _prune(directory: Path) -> None:
-    """Remove the dictionaries kept longest ago, and what writers left that never finished."""
+    """Remove the oldest dictionaries, and the leftovers of writers that never finished."""
     dated: dict[Path, float] = {}
     for path in directory.iterdir():
         with suppress(OSError):  # another process may be pruning too
@@ -228,7 +228,7 @@ def _from_json(data: object) -> Dictionary:
 
 
 def _columns(data: object, width: int) -> list[list[Any]]:
-    """Rows of `width` values, turned on their side."""
+    """Rows of `width` values, transposed."""
     rows = _list(data)
     _require(all(isinstance(row, list) and len(row) == width for row in rows))
     return [[row[column] for row in rows] for column in range(width)]
@@ -236,7 +236,7 @@ def _columns(data: object, width: int) -> list[list[Any]]:
 
 def _numbers(data: object, low: int, high: int) -> list[int]:
     numbers = _list(data)
-    # By type and not by isinstance: a bool is no number here.
+    # By type and not by isinstance: a bool is not a number here.
     _require(set(map(type, numbers)) <= {int})
     _require(not numbers or (min(numbers) >= low and max(numbers) <= high))
     return numbers

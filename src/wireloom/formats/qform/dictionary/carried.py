@@ -31,7 +31,7 @@ _MAX_CARRIED_SIZE: Final = 0xFFFF
 def from_triples(
     triples: Iterable[tuple[str | None, int, int]], *, source: str = "<message>"
 ) -> Dictionary:
-    """The dictionary that a message carries; what cannot be used is one of the problems.
+    """The dictionary that a message carries; unusable triples become problems.
 
     A size of 0 stands for the type's default. The line of a problem is the number of the triple.
     """
@@ -50,17 +50,17 @@ def from_triples(
 
 
 def to_triples(dictionary: Dictionary) -> Iterator[Triple]:
-    """What a message carries of a dictionary; forms are left out, as messages do without them.
+    """The triples by which a message carries a dictionary; forms are left out.
 
     Raises:
-        EncodeError: a field is variable, or not primitive, or longer than a hint can say.
+        EncodeError: a field is variable, or not primitive, or longer than a hint can express.
     """
     for entry in dictionary.entries:
         if entry.tss_type is None:
             continue
         hint = entry.is_partial * _PARTIAL | entry.tss_type << 16 | entry.size
         triple = (entry.name, entry.fid, hint)
-        # The reverse is the judge of what can be said.
+        # What can be expressed is what reads back the same.
         if entry.size > _MAX_CARRIED_SIZE or from_triples([triple]).entries != (entry,):
             raise EncodeError("a message cannot carry such a field", path=entry.name)
         yield triple

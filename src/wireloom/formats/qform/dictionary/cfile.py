@@ -3,10 +3,10 @@
 The grammar is in SPEC §2. This is the clean reading of it; the quirks of the reference
 implementation are in `wireloom.formats.qform.dictionary.reference.cfile`.
 
-What a file may do wrong comes in two kinds. A text that breaks the grammar, repeats a statement
-or includes a file that is not there is an *error*: it ends the parse, and the entries before it
-stay. Anything that concerns one item only is a *problem*: the item is mended or left out, the
-parse goes on, and `Dictionary.problems` tells.
+Faults of a file come in two kinds. A text that breaks the grammar, repeats a statement or includes
+a missing file is an *error*: it ends the parse, and the entries before it stay. Anything that
+concerns one item only is a *problem*: the item is repaired or left out, the parse goes on, and
+`Dictionary.problems` lists it.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ _NamedMember = tuple[str, str, int]
 """A form's member before its class is looked up: its name, the class's name, the line."""
 
 PARTIAL_TYPES: Final = frozenset({TssType.STRING, TssType.OPAQUE})
-"""Where `IS_PARTIAL` counts."""
+"""Types for which `IS_PARTIAL` counts."""
 
-# Possessive throughout, so that no input makes the reader go back and look again. A number ends
-# where it cannot be a name any more.
+# Possessive throughout, so that no input makes the reader backtrack. A number ends where it cannot
+# be a name any more.
 _WHITE: Final = r"[ \t\n\r\f\v]"
 _SKIP: Final = rf"(?:{_WHITE}++|\#[^\n]*+)*+"
 _WORDS: Final = r'[0-9]++(?![A-Za-z_])|[^ \t\n\r\f\v{};"\#][^ \t\n\r\f\v{};"]*+'
@@ -144,7 +144,7 @@ def scan_cfile(
     base: Dictionary | None = None,
     dialect: Dialect = "clean",
 ) -> Dictionary:
-    """What can be read of a cfile; an error is one of the problems, and nothing is raised for it.
+    """What can be read of a cfile; an error becomes one of the problems and is not raised.
 
     Raises:
         OptionError: there is no such dialect.
@@ -162,7 +162,7 @@ def scan_cfile(
 
 
 def included_names(source: Source) -> Iterator[str]:
-    """Every name that stands in an include list, whether the text is otherwise right or not."""
+    """Every name in an include list, whether the text is otherwise right or not."""
     if b"cfile_includes" not in source.data.lower():
         return
     is_listing = False
@@ -178,7 +178,7 @@ def included_names(source: Source) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Item:
-    """What an item says, before it is judged."""
+    """What an item says, before it is checked."""
 
     name: str
     line: int
@@ -280,7 +280,7 @@ class _Reader:
         self._define(item)
 
     def _read_plain_item(self) -> bool:
-        """Read an item of the usual form in one go, several times faster than token by token.
+        """Read an item of the usual form at once, several times faster than token by token.
 
         Whatever is not of that form, or not right, is left where it is: `_read_item` reads it, or
         says what is wrong with it.
@@ -338,7 +338,7 @@ class _Reader:
         self._builder.add(entry, self._file, item.line)
 
     def _type(self, item: _Item) -> TssType:
-        """The type; one that is unknown becomes OPAQUE, so that the field can be stepped over."""
+        """The type; an unknown one becomes OPAQUE, so that the field can be skipped."""
         name = item.type_name
         if name is None:
             self._note(item, "no DATA_TYPE; taken as OPAQUE")
@@ -391,7 +391,7 @@ class _Reader:
         try:
             source = self._budget.open(name, self._find)
         except SourceError as error:
-            # Say where the include stands, and not only which file could not be had.
+            # Say where the include is, and not only which file is missing.
             raise self._error(error.reason) from error
         with self._budget.inside(source):
             _Reader(source, self._builder, self._find, self._budget).read_file()
@@ -407,7 +407,7 @@ class _Reader:
         return kind
 
     def _at_close(self) -> bool:
-        """Step to the next token, semicolons skipped; whether it is the closing brace."""
+        """Advance to the next token but semicolons; returns whether it is the closing brace."""
         while self._next() == _SEMICOLON:
             pass
         if self._kind == _END:

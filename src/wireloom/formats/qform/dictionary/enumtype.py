@@ -13,8 +13,8 @@ from wireloom.formats.qform.dictionary.source import Source, to_source
 
 __all__ = ["parse_enumtype", "scan_enumtype"]
 
-# Two columns; what follows them is for people. A quote that is not closed is a word like any other
-# here, so that the reader can say what is wrong with it.
+# Two columns; what follows them is a remark. An unclosed quote is a word like any other here, so
+# that the reader can say what is wrong with it.
 _LINE: Final = re.compile(r'("[^"]*+"|\S++)\s++("[^"]*+"|\S++).*+', re.ASCII | re.DOTALL)
 _INTEGER: Final = re.compile(r"-?[0-9]{1,9}+", re.ASCII)
 _HEX: Final = re.compile(r"#((?:[0-9A-Fa-f]{2})*+)#", re.ASCII)
@@ -103,7 +103,7 @@ class _Reader:
         return column.encode(self._charset)
 
     def _finish(self) -> None:
-        """Close the table begun, if there is one."""
+        """Close the current table, if there is one."""
         if self._rows:
             rows, hexed = tuple(self._rows.items()), frozenset(self._hexed)
             self._tables.append(EnumTable(tuple(self._acronyms), rows, hexed))

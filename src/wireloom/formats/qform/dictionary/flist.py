@@ -27,7 +27,7 @@ class FlistMapping:
 
     @property
     def error(self) -> SourceError | None:
-        """The first problem that is an error, as an exception; None when all could be read."""
+        """The first problem that is an error, as an exception; None if everything could be read."""
         return first_error(self.problems)
 
 

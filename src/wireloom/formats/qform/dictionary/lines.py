@@ -11,14 +11,14 @@ from wireloom.formats.qform.dictionary.source import Source
 __all__ = ["MAX_BAD_LINES", "LineReader"]
 
 MAX_BAD_LINES: Final = 100
-"""With more bad lines than this, the file is most likely something else altogether."""
+"""With more bad lines than this, the file is most likely something else entirely."""
 
 
 class LineReader:
     """Gives the lines that hold something, and collects tags and problems.
 
     Lines are independent of each other, so a bad one does not end the file here: `check` can list
-    them all at once, and a caller that wants none raises the first.
+    all of them, and a caller that tolerates none raises the first.
     """
 
     def __init__(self, source: Source, comment: str) -> None:

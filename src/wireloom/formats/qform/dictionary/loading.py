@@ -70,7 +70,7 @@ class FileKind(StrEnum):
 
 
 def detect(source: Source) -> FileKind:
-    """What kind of text this is, judged by its comments and its first line of substance."""
+    """The kind of text, judged by its comments and its first line that is not one."""
     has_bang = False
     for line in map(str.strip, _lines(source.text)):
         if line.startswith("!"):
@@ -109,10 +109,10 @@ def load(
         source: a cfile or an `RDMFieldDictionary`, as a path or as the text itself; or a directory
             with `tss_fields.cf` (and `tss_records.cf`), or else with `RDMFieldDictionary` (and
             `enumtype.def`). From an RDM dictionary the SASS fields are made.
-        enums: the `enumtype.def` of an RDM dictionary; the one beside the file when not given.
-        path: where included files are searched; where the file is, when not given.
-        dialect: how to read it; the default is the right one unless a file loads only in the
-            reference implementation.
+        enums: the `enumtype.def` of an RDM dictionary; by default the one next to the file.
+        path: where included files are searched; by default the file's own directory.
+        dialect: how to read it; the default is right unless a file loads only in the reference
+            implementation.
         cache: whether a large dictionary may be kept on disk, parsed, for the next time.
 
     Raises:
@@ -131,7 +131,7 @@ def load(
     if kept is not None:
         return kept
     dictionary = _without_error(inputs.scan(dialect))
-    # A text that turns up only now was not part of the key.
+    # A text found only now was not part of the key.
     if len(inputs.all_texts()) == len(texts):
         store(key, dictionary, directory)
     return dictionary
@@ -163,7 +163,7 @@ def check(
     path: SearchPath | None = None,
     dialect: Dialect = "clean",
 ) -> tuple[Problem, ...]:
-    """All that is wrong or odd with what `load` would read; empty when there is nothing.
+    """Everything that is wrong or odd with what `load` would read; empty if nothing is.
 
     An `enumtype.def` or a `flistmapping` can be checked alone.
 
@@ -184,7 +184,7 @@ def _without_error(dictionary: Dictionary) -> Dictionary:
 
 
 class _Memory:
-    """A search that remembers: each included file is read once, and is the same all along."""
+    """A search with a memory: each included file is read once, and stays the same."""
 
     def __init__(self, find: Find) -> None:
         self._find = find
@@ -213,7 +213,7 @@ class _Memory:
             try:
                 found = self(name)
             except SourceError:
-                continue  # whoever includes it will hear of it
+                continue  # reported where it is included
             if found is not None:
                 waiting.extend(included_names(found))
         return [text for text in self._answers.values() if isinstance(text, Source)]
@@ -230,7 +230,7 @@ class _Inputs:
     is_on_disk: bool = False
 
     def all_texts(self) -> list[Source]:
-        """Everything that has a say in the result."""
+        """Everything that affects the result."""
         included = self.find.collect(self.mains) if self.kind is FileKind.CFILE else []
         return [*self.mains, *included, *([] if self.enums is None else [self.enums])]
 

@@ -1,8 +1,8 @@
 """What a field dictionary is: types, entries, and the dictionary itself.
 
-A QForm message carries ids and bytes only; which field an id is, of which type and size, stands
-in the dictionary (SPEC §1). Everything here is immutable and pickles, so that a dictionary
-loaded once can be sent to workers.
+A QForm message carries only ids and bytes; the dictionary says which field an id is, and its type
+and size (SPEC §1). Everything here is immutable and pickles, so a dictionary loaded once can be
+sent to workers.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class MdType(StrEnum):
 
 
 class Kind(StrEnum):
-    """How a field lies in a message: which lengths stand before its data."""
+    """How a field is encoded in a message: which lengths precede its data."""
 
     FIXED = "fixed"
     """`Entry.size` bytes, no length."""
@@ -184,7 +184,7 @@ class Entry:
     """One field, or one form (record class) when `tss_type` is None."""
 
     fid: int
-    """`CLASS_ID`: what a message carries. Ids over `MAX_FID` can never be met."""
+    """`CLASS_ID`: what a message carries. Ids over `MAX_FID` never occur in one."""
     name: str
     tss_type: TssType | None
     size: int
@@ -207,7 +207,7 @@ class Entry:
 
     @property
     def kind(self) -> Kind:
-        """How the field lies in a message."""
+        """How the field is encoded in a message."""
         if self.tss_type is None:
             return Kind.FORM
         if self.is_partial:
@@ -229,9 +229,9 @@ class Problem:
     reason: str
     file: str
     line: int
-    """1 for the first line; 0 when no line is to blame."""
+    """1 for the first line; 0 if it concerns no line."""
     is_error: bool = False
-    """True: the text cannot be read (on). False: it was read, and something in it is odd."""
+    """True: the text cannot be read any further. False: it was read, but something in it is odd."""
 
     def to_error(self) -> SourceError:
         """The exception that says the same."""
@@ -347,7 +347,7 @@ class Dictionary:
 
     @property
     def error(self) -> SourceError | None:
-        """The first problem that is an error, as an exception; None when all could be read."""
+        """The first problem that is an error, as an exception; None if everything could be read."""
         return first_error(self.problems)
 
     def merge(self, other: Dictionary) -> Dictionary:
@@ -384,7 +384,7 @@ class Dictionary:
         return len(self.entries) if self._table is None else len(self._table.fids)
 
     def __repr__(self) -> str:
-        # A real dictionary has 16,000 entries; nobody wants them all in a traceback.
+        # A real dictionary has 16,000 entries, too many for a traceback.
         forms = len(self.forms)
         return f"<Dictionary: {len(self.entries) - forms} fields, {forms} forms>"
 
@@ -472,7 +472,7 @@ class DictionaryBuilder:
 
 
 def complete_entry(entry: Entry) -> tuple[Entry, list[str]]:
-    """The entry with its default size and without flags that do not count, and what is odd."""
+    """The entry with its default size and without flags that do not count, and its oddities."""
     md_type = entry.md_type
     size, is_fixed, is_primitive = entry.size, entry.is_fixed, entry.is_primitive
     odd: list[str] = []
@@ -519,7 +519,7 @@ def first_error(problems: tuple[Problem, ...]) -> SourceError | None:
 
 
 def check_dialect(dialect: str) -> None:
-    """Refuse a dialect that there is not.
+    """Refuse an unknown dialect.
 
     Raises:
         OptionError: `dialect` is not one of `DIALECTS`.

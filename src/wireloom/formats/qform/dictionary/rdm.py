@@ -27,7 +27,7 @@ from wireloom.formats.qform.dictionary.source import Source, to_source
 __all__ = ["is_field_line", "parse_rdm", "scan_rdm"]
 
 # ACRONYM "DDE ACRONYM" FID RIPPLES_TO FIELD_TYPE LENGTH [ ( ENUM_LENGTH ) ] RWF_TYPE RWF_LEN
-# Possessive throughout: a line of blanks must not be tried in every possible division.
+# Possessive throughout: a line of blanks must not be split in every possible way.
 _FIELD: Final = re.compile(
     r"""("[^"]*+"|[^\s"(]\S*+) \s++
     ("[^"]*+"|[^\s"(]\S*+) \s++
@@ -74,7 +74,7 @@ def parse_rdm(
 def scan_rdm(
     source: Source, *, enums: Source | None = None, dialect: Dialect = "clean"
 ) -> RdmDictionary:
-    """What can be read of a field dictionary; a bad line is one of the problems.
+    """What can be read of a field dictionary; a bad line becomes one of the problems.
 
     Raises:
         OptionError: there is no such dialect.

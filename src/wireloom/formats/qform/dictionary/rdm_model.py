@@ -65,7 +65,7 @@ RWF_BASES: Final[Mapping[str, str]] = {
         )
     },
 }
-"""The RWF types of a field → the same without the width."""
+"""The RWF types of a field → the same type without its width."""
 
 _BY_FIELD_TYPE: Final[Mapping[str, tuple[MdType, int]]] = {
     "TIME": (MdType.TIME, 6),
@@ -118,7 +118,7 @@ class RdmEntry:
     name: str
     """The acronym."""
     dde: str
-    """The DDE acronym: the name shown to people."""
+    """The DDE acronym: the display name."""
     ripples_to: str | None
     """The field that gets this one's old value when a new one arrives."""
     field_type: str
@@ -131,7 +131,7 @@ class RdmEntry:
     rwf_length: int
     md_type: MdType
     size: int
-    """Bytes or characters of the value; `typed_view` tells how it comes about."""
+    """Bytes or characters of the value; see `typed_view`."""
 
     @property
     def rwf_base(self) -> str:
@@ -148,7 +148,7 @@ class EnumTable:
     rows: tuple[tuple[int, bytes], ...]
     """Value and display text, as in the file; those of `hexed` are bytes."""
     hexed: frozenset[int] = field(default=frozenset(), compare=False)
-    """Values whose display is written as hexadecimal bytes: of a character set that is not said."""
+    """Values whose display text is given as hexadecimal bytes, of an unspecified character set."""
     displays: Mapping[int, bytes] = field(init=False, compare=False, repr=False)
     """Value → display text; the first one when a value is repeated."""
 
@@ -192,7 +192,7 @@ class EnumTables:
 
     @property
     def error(self) -> SourceError | None:
-        """The first problem that is an error, as an exception; None when all could be read."""
+        """The first problem that is an error, as an exception; None if everything could be read."""
         return first_error(self.problems)
 
 
@@ -219,7 +219,7 @@ class RdmDictionary:
 
     @property
     def error(self) -> SourceError | None:
-        """The first problem that is an error, as an exception; None when all could be read."""
+        """The first problem that is an error, as an exception; None if everything could be read."""
         return first_error(self.problems)
 
     def display(self, fid: int, value: int) -> str | None:

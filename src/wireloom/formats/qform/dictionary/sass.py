@@ -38,9 +38,9 @@ def to_sass(rdm: RdmDictionary, *, file: str = "RDMFieldDictionary") -> Dictiona
     """The SASS fields of an RDM dictionary, the four system fields first.
 
     A field's id is 10699 + FID, or -FID when that is negative, modulo 16384. A field whose id is
-    taken is placed after all others have theirs, on one of the ids that are then free: its FID,
-    mixed, says where to start, and the next one that is still free is taken. This is the rule of
-    the reference, so that a dictionary made by either has the same ids.
+    taken is placed after all others have theirs, on one of the ids that are then free: a hash of
+    its FID says where to start, and the next free one is taken. This is the rule of the reference,
+    so a dictionary made by either has the same ids.
     """
     builder = DictionaryBuilder()
     builder.problems.extend(rdm.problems)
@@ -73,10 +73,10 @@ def to_sass(rdm: RdmDictionary, *, file: str = "RDMFieldDictionary") -> Dictiona
 
 
 class _FreeIds:
-    """The ids that the first pass left, in a ring of which some are taken one by one.
+    """The ids that the first pass left, as a ring from which they are taken one by one.
 
-    A taken id points on to where the next free one may be, so that many fields that start at the
-    same place do not each walk past all those before them.
+    A taken id points to where the next free one may be, so that many fields that start at the same
+    place do not each walk past all those before them.
     """
 
     def __init__(self, ids: list[int]) -> None:
@@ -98,7 +98,7 @@ class _FreeIds:
 
 
 def _mix(fid: int) -> int:
-    """32 bits in which near FIDs are far apart, as the reference makes them. SPEC §7."""
+    """A 32-bit hash that spreads similar FIDs, as the reference computes it. SPEC §7."""
     mask = 0xFFFF_FFFF
     mixed = fid & mask
     mixed = (mixed - (mixed << 6)) & mask

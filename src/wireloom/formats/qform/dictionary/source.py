@@ -2,7 +2,7 @@
 
 Parsers never open files. They get `Source` texts and a `Find` function that gives the text of an
 included name, so that a dictionary can be read from a directory, from memory, or from a message
-in the same way, and so that the bytes that were hashed for the cache are the bytes that are read.
+in the same way, and the bytes hashed for the cache are the bytes that are read.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MAX_INCLUDE_DEPTH: Final = 16
 MAX_INCLUDES: Final = 256
 """Files included for one dictionary, each as often as it is included."""
 MAX_INCLUDED_BYTES: Final = 64 << 20
-"""Bytes of those files: one large file included over and over is as bad as one larger still."""
+"""Bytes of those files: one large file included repeatedly is as bad as a huge one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +102,8 @@ def find_in(files: Mapping[str, str | bytes]) -> Find:
 def find_in_directories(directories: Iterable[str | os.PathLike[str]]) -> Find:
     """A search in `directories`, one after the other.
 
-    An include that names a place outside of them is refused: a dictionary from elsewhere has no
-    business with other files of this machine.
+    An include that names a place outside of them is refused: a dictionary from elsewhere must not
+    read other files of this machine.
     """
     places = [Path(directory) for directory in directories]
 
@@ -133,7 +133,7 @@ class IncludeBudget:
         """The text to include.
 
         Raises:
-            SourceError: it is not there, includes itself, or is one too many.
+            SourceError: it is missing, includes itself, or is one too many.
         """
         if len(self._open) > MAX_INCLUDE_DEPTH:
             raise SourceError(f"includes are nested deeper than {MAX_INCLUDE_DEPTH}")
@@ -161,7 +161,7 @@ class IncludeBudget:
 
 
 def _leaves_its_directory(name: str) -> bool:
-    # Both kinds of separators on every system, so that a file means the same everywhere.
+    # Both kinds of separators on every system, so that a name means the same everywhere.
     return (
         "\0" in name
         or name.startswith("/")

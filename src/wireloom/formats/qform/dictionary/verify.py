@@ -21,7 +21,7 @@ PARSE_ERROR = 42
 
 
 def verify_case(case: Mapping[str, Any]) -> str | None:
-    """None when a case of `tib_dictionaries.jsonl` is met, else the reason in one line."""
+    """None if this package agrees with a case of `tib_dictionaries.jsonl`, else what differs."""
     try:
         if case["format"] == "cfile":
             return _verify_cfile(case)
@@ -113,7 +113,7 @@ def _rdm_row(entry: RdmEntry, dictionary: RdmDictionary) -> dict[str, object]:
 
 
 def _without_memory(row: Mapping[str, Any], dictionary: RdmDictionary) -> dict[str, Any]:
-    """The row without what the reference's memory happened to hold behind a short text."""
+    """The row without what the reference's memory happened to hold after a short text."""
     table = dictionary.enums.by_fid.get(row["fid"])
     if table is None or "enum" not in row or is_dense(table):
         return dict(row)

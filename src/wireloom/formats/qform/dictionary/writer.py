@@ -18,7 +18,7 @@ from wireloom.formats.qform.dictionary.model import (
 
 __all__ = ["to_cfile"]
 
-# Written without quotes: no keyword in front, which the reference would take for the keyword.
+# Written without quotes: a name that starts with a keyword would be the keyword to the reference.
 _PLAIN_NAME: Final = re.compile(
     rf"(?!(?:{'|'.join(sorted(KEYWORDS))}))[A-Za-z][A-Za-z0-9_.]*", re.IGNORECASE | re.ASCII
 )

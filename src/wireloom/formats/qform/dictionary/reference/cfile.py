@@ -42,7 +42,7 @@ _NONE, _ITEM = "", "item"
 
 @dataclass(slots=True)
 class _State:
-    """How far a file is: the statement begun, and what its item has said so far."""
+    """The state of a file: the current statement, and what its item has said so far."""
 
     statement: str = _NONE
     is_listing: bool = False

@@ -20,13 +20,13 @@ from wireloom.formats.qform.dictionary.source import Source, decode_text
 
 __all__ = ["scan_rdm"]
 
-# Longer names first: a keyword is known by its first letters.
+# Longer names first: a keyword is recognised by its first letters.
 _KEYWORD: Final = re.compile(
     "|".join(sorted(FIELD_TYPES | set(RWF_BASES), key=len, reverse=True)).encode(), re.IGNORECASE
 )
 
 _MAX_LENGTH: Final = 255
-"""The reference keeps lengths in a byte; longer ones stop there, after the size is worked out."""
+"""The reference keeps lengths in a byte; longer ones are capped, after the size is computed."""
 
 _NAME, _DDE, _FID, _RIPPLES, _TYPE, _LENGTH, _RWF_TYPE, _RWF_LENGTH = range(1, 9)
 

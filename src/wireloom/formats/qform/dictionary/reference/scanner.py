@@ -8,7 +8,7 @@ from typing import Final
 __all__ = ["END", "Scanner", "to_int"]
 
 END: Final = -1
-"""In place of a byte: the text is over."""
+"""In place of a byte: the end of the text."""
 
 _WHITE: Final = re.compile(rb"[ \t\n\r\f\v]++")
 _WORD: Final = re.compile(rb"[^ \t\n\r\f\v;]*+")
@@ -29,7 +29,7 @@ class Scanner:
         self.column = 0
 
     def significant(self, comment: int) -> int:
-        """Step over white space and comments; the byte there, or `END`."""
+        """Skip white space and comments; returns the next byte, or `END`."""
         while True:
             white = _WHITE.match(self.data, self.position)
             if white is not None:
@@ -93,6 +93,6 @@ def to_int(digits: bytes) -> int:
     found = _INTEGER.match(digits)
     if found is None:
         return 0
-    # What does not fit in 64 bits stops at the limit; 25 digits are enough to see that.
+    # What does not fit in 64 bits is capped; 25 digits are enough to tell.
     value = max(-(1 << 63), min(int(found[0][:25]), (1 << 63) - 1))
     return (value + (1 << 31)) % (1 << 32) - (1 << 31)
