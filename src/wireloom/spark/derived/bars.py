@@ -66,13 +66,13 @@ def bars(
 ) -> DataFrame:
     """Bars of the trades in `fields`.
 
-    An update with a price is a trade; a refresh repeats what was, a correction is no trade. The
-    order is that of the stream's bytes, the interval that of the capture time; messages without one
-    are left out.
+    An update with a price is a trade; a refresh only repeats one, and a correction is not a trade.
+    The order is that of the stream's bytes, the interval that of the capture time; messages without
+    one are left out.
 
     Args:
         tables: `fields`.
-        interval: how long, as Spark writes it: ``10 seconds``, ``1 hour``.
+        interval: its length, as Spark writes it: ``10 seconds``, ``1 hour``.
         price: the field with the price.
         volume: the field with the volume.
         subject_fields: see `wireloom.spark.derived.market.SUBJECT_FIELDS`.

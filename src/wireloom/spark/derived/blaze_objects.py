@@ -59,7 +59,7 @@ _DELTA = "DLT"
 
 
 class _Object:
-    """An object while its events go by."""
+    """An object while its events are applied."""
 
     def __init__(self) -> None:
         self._text: str | None = None
@@ -97,7 +97,7 @@ class _Object:
         self._is_deleted = False
 
     def result(self) -> dict[str, Any]:
-        """What is left of it."""
+        """Its row."""
         last = self._last
         return {
             "ts_ns": self._first_ns,
@@ -125,10 +125,10 @@ def merged(base: Any, change: Any) -> Any:
 
 
 def blaze_objects(tables: Tables, *, model: Model | str, network: str | None = None) -> DataFrame:
-    """Objects of `blaze` with decoded bodies; `gaps` and `errors`, if given, tell of holes.
+    """Objects of `blaze` with decoded bodies; `gaps` and `errors`, if given, show holes.
 
     Args:
-        tables: `blaze`, and `gaps` and `errors` if there are such.
+        tables: `blaze`, and `gaps` and `errors` if they exist.
         model: the model, or its text; it says what an object's key is. Objects of classes without
             a primary key cannot be told apart and are left out.
         network: see `wireloom.spark.derived.common.connected`.

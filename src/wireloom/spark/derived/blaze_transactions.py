@@ -55,7 +55,7 @@ _REQUEST, _RESPONSE = 6, 7
 
 
 def blaze_transactions(tables: Tables, *, network: str | None = None) -> DataFrame:
-    """Transactions of `blaze`; holes are told by `gaps`, if it is given.
+    """Transactions of `blaze`; `gaps`, if given, shows holes.
 
     Args:
         tables: `blaze`, and `gaps` if there is one.
