@@ -17,7 +17,7 @@ class Command(click.Command):
     """A command that also takes ``-h``."""
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
-        """Both names, wherever the help is asked for."""
+        """Both names, however the help is asked for."""
         return _NAMES
 
 
@@ -29,7 +29,7 @@ class Aliased(click.Option):
         self._aliases = aliases
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
-        """Have the parser know all spellings."""
+        """Tell the parser all spellings."""
         shown = self.opts
         self.opts = [*shown, *self._aliases]
         super().add_to_parser(parser, ctx)
@@ -42,7 +42,7 @@ class Group(click.Group):
     command_class = Command
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
-        """Both names, wherever the help is asked for."""
+        """Both names, however the help is asked for."""
         return _NAMES
 
 

@@ -22,7 +22,7 @@ def parse_size(text: str) -> int:
     (10000000, 2147483648, 1500, 7)
 
     Raises:
-        ValueError: it is no such size.
+        ValueError: it is not such a size.
     """
     found = _SIZE.fullmatch(text.strip())
     if found is None or (found[3] and not found[2]):

@@ -1,4 +1,4 @@
-"""``wireloom sql``: a question to a lake."""
+"""``wireloom sql``: queries on a lake."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def command(
     quiet: bool,
     writing: OutputOptions,
 ) -> None:
-    """Ask a lake in SQL.
+    """Query a lake with SQL.
 
     Its tables have the names that `wireloom tables` lists. A QUERY of - is read from stdin. Several
-    statements are divided by semicolons, and the last one answers. The dialect is that of the
-    engine, which is named on stderr; --engine makes sure of it.
+    statements are separated by semicolons, and the result is that of the last one. The dialect is
+    that of the engine, which is named on stderr; --engine chooses it.
     """
     from wireloom.lake import Lake
 
@@ -88,10 +88,10 @@ def command(
 
 
 def _text(query: str | None, file: str | None) -> str:
-    """The query, from wherever it comes.
+    """The query, from the argument, a file or stdin.
 
     Raises:
-        UsageError: it is given twice or not at all, or is no text.
+        UsageError: it is given twice or not at all, or is not text.
     """
     if (query is None) == (file is None):
         raise click.UsageError("give one QUERY, or --file with one")
@@ -115,9 +115,9 @@ _PART = re.compile(
 
 
 def _statements(text: str) -> list[str]:
-    """The statements of a text, divided at semicolons that are not inside quotes or remarks.
+    """The statements of a text, split at semicolons outside of quotes and comments.
 
-    With the quotes of Spark, which takes one statement at a time. DuckDB divides them itself.
+    Quotes are those of Spark, which takes one statement at a time. DuckDB splits them itself.
 
     Raises:
         UsageError: there are none.
@@ -137,7 +137,7 @@ def _statements(text: str) -> list[str]:
 
 
 def _refused(text: str) -> click.ClickException:
-    """What an engine says against a query, in its own lines: it points at places in them."""
+    """An engine's complaint about a query, in its own lines: it points at places in them."""
     return click.ClickException("\n".join(map(escape, text.splitlines())))
 
 
@@ -176,7 +176,7 @@ def _duckdb(lake: Lake, text: str, _: str | None) -> Iterator[Any]:
             for batch in reader:
                 yield from (_plain(row) for row in batch.to_pylist())
         except (duckdb.Error, pa.ArrowException) as error:
-            # Also while rows come: a value that cannot be cast is found on the way.
+            # Also while rows come: a value that cannot be cast is only found then.
             raise _refused(str(error)) from error
 
 
