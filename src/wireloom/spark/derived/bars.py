@@ -23,13 +23,13 @@ __all__ = ["TABLE", "bars"]
 
 TABLE: Final = Table(
     "bars",
-    "one interval in which a subject was traded, as one stream tells it",
+    "one interval in which a subject was traded, in one stream",
     (
         SOURCE,
         STREAM,
         Column("subject", "name", "what was traded"),
         Column("ts", "timestamp", "start of the interval"),
-        Column("until", "timestamp", "end of the interval, which is no part of it"),
+        Column("until", "timestamp", "end of the interval, exclusive"),
         Column("open", "decimal", "first price"),
         Column("high", "decimal", "highest price"),
         Column("low", "decimal", "lowest price"),

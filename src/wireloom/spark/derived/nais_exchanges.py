@@ -45,8 +45,8 @@ TABLE: Final = dialogue_table(
         Column("status", "i64", "status of the Ack; a missing one means success"),
         Column("latency_ns", "i64", "from the request to the Ack"),
         Column("acked_ns", "i64", "time of the Ack"),
-        Column("request_offset", "i64", "where the request stands in its stream"),
-        Column("ack_offset", "i64", "where the Ack stands in its stream"),
+        Column("request_offset", "i64", "offset of the request in its stream"),
+        Column("ack_offset", "i64", "offset of the Ack in its stream"),
     ),
 )
 
