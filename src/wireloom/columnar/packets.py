@@ -25,7 +25,7 @@ from wireloom.messages import Message
 from wireloom.tables import Table, table
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
-__all__ = ["MAX_BATCH_BYTES", "BodyColumn", "PacketDecoder", "PacketRows", "packet_row"]
+__all__ = ["MAX_BATCH_BYTES", "BodyColumn", "PacketDecoder", "PacketRows"]
 
 MAX_BATCH_BYTES = 1 << 26
 """Bytes of frames in one record batch: bounds what its payload columns hold."""
@@ -266,8 +266,3 @@ def _pieces(batch: FrameBatch) -> Iterator[tuple[int, int]]:
             first, size = index, 0
         size += length
     yield first, batch.count
-
-
-def packet_row(packet: Message) -> dict[str, Any]:
-    """The values of a packet's own columns, as the object path has them."""
-    return get(packet.format).columns().row(packet)
