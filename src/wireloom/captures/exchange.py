@@ -302,7 +302,7 @@ def _checked(batch: pa.RecordBatch, last: tuple[int, int]) -> tuple[int, int]:
     """
     for field in SCHEMA:
         if field.name != "part" and field.name not in batch.schema.names:
-            raise OptionError(f"rows without {field.name} are no routed packets")
+            raise OptionError(f"rows without {field.name} are not routed packets")
     file, position = batch["file"], batch["position"]
     count = batch.num_rows
     is_later = pc.greater(file.slice(1), file.slice(0, count - 1))

@@ -178,7 +178,7 @@ def open_source(path: str) -> Source:
     """What `wireloom.captures.Capture` reads: a local path, or an open remote file.
 
     Raises:
-        OptionError: nobody knows how to read the address.
+        OptionError: no file system is known for the address.
         SourceError: the file cannot be opened.
     """
     return cast("BinaryIO", _Named(path)) if is_remote(path) else path
@@ -188,7 +188,7 @@ def open_sample(path: str) -> Source:
     """Something that can be read more than once: a local path, or the start of a remote file.
 
     Raises:
-        OptionError: nobody knows how to read the address.
+        OptionError: no file system is known for the address.
         SourceError: the file cannot be opened.
     """
     if not is_remote(path):
@@ -204,7 +204,7 @@ def examine(path: str) -> CaptureFile:
     """Look at the first bytes of a file.
 
     Raises:
-        OptionError: nobody knows how to read the address.
+        OptionError: no file system is known for the address.
         SourceError: the file cannot be opened or read.
     """
     source = open_source(path)
@@ -237,7 +237,7 @@ def size_and_time(path: str) -> tuple[int, int]:
     The time is 0 if the file system of an address does not report it.
 
     Raises:
-        OptionError: nobody knows how to read the address.
+        OptionError: no file system is known for the address.
         SourceError: there is no such file.
     """
     try:
@@ -257,7 +257,7 @@ def open_file(path: str) -> BinaryIO:
     """Random access to the bytes of a file as stored.
 
     Raises:
-        OptionError: nobody knows how to read the address.
+        OptionError: no file system is known for the address.
         SourceError: the file cannot be opened.
     """
     try:

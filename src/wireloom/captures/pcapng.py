@@ -172,7 +172,7 @@ class PcapngReader(PacketReader):
         return (unknown_link(self._name, self.window.base + start, link),)
 
     def _packet(self) -> Iterable[Damage]:
-        """A packet block that contradicts itself, or names an interface nobody described."""
+        """A packet block that contradicts itself, or names an interface that was not described."""
         size = self._word(4)
         kind = self._word(0)
         start = self._pos

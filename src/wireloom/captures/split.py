@@ -95,7 +95,7 @@ class RangeReader:
             until = NO_END if part.end is None else part.end
             reader = packet_reader(window, kernel, part.state, until)
             if reader is None:
-                raise OptionError(f"{part.path} is no pcap or pcapng capture")
+                raise OptionError(f"{part.path} is not a pcap or pcapng capture")
         except BaseException:
             self.source.close()
             raise

@@ -5,7 +5,7 @@ are imported when their command is used, and import what is heavy only when it r
 ``wireloom --help`` is instant.
 
 Data goes to stdout, notes to stderr. Exit status: 0 all well, 1 something is wrong with the data,
-2 wrong usage, 130 interrupted, 141 nobody reads the output any more.
+2 wrong usage, 130 interrupted, 141 the reader of the output is gone.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def summary_lines(totals: Totals, noun: str = "frame") -> Iterator[str]:
             yield f"{format or UNKNOWN}: {_sentence(account, noun)}"
     yield from left_out_lines(totals)
     if not totals.is_balanced:
-        yield "warning: the bytes do not sum up; this is a mistake in wireloom"
+        yield "warning: the bytes do not add up; this is a bug in wireloom"
     yield from problem_lines(totals)
 
 

@@ -11,7 +11,7 @@ __all__ = ["Aliased", "Command", "Group", "examples"]
 _NAMES = ["-h", "--help"]
 
 
-# A method, because click's `help_option_names` is a property of one call: whoever asks a command
+# A method, because click's `help_option_names` is a property of one call: code that asks a command
 # for its help in another way, as the documentation does, would get another text.
 class Command(click.Command):
     """A command that also takes ``-h``."""

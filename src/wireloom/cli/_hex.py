@@ -100,7 +100,7 @@ def _parse_dump(lines: list[str]) -> bytes | None:
 
 
 def _row_digits(mark: str, rest: str) -> str | None:
-    """The hex digits of one row, without the column of characters; None when it is no such row."""
+    """The hex digits of one row, without the column of characters; None if it is not such a row."""
     if mark.startswith(":"):
         digits = re.split(r"\s{2,}", rest)[0]
     elif bars := re.search(r"\s\|.*\|\s*$", rest):

@@ -166,7 +166,7 @@ class FormatName(_ParamType):
 
 
 class Listed(_ParamType):
-    """Names with commas between them. Whoever uses them checks them."""
+    """Names with commas between them, checked where they are used."""
 
     name = "list"
 

@@ -97,7 +97,7 @@ def service_options(
     """A decorator: an option for each setting of a service, ``--config`` and ``--check-config``.
 
     The command gets the settings from file and command line combined; with `can_reload` also a
-    function that reads the file again and returns them anew.
+    function that reads the file again and returns the new ones.
     """
 
     def decorate(function: Callable[..., None]) -> _Command:

@@ -215,7 +215,7 @@ def _entry(row: Json) -> Entry:
         fid, size = int(row["fid"]), int(row["size"])
         return Entry(fid, str(row["name"]), tss_type, size, members=members, **flags)
     except (KeyError, TypeError, ValueError) as error:
-        raise EncodeError(f"no dictionary entry: {type(error).__name__}: {error}") from None
+        raise EncodeError(f"not a dictionary entry: {type(error).__name__}: {error}") from None
 
 
 def _rdm_rows(source: str, enums: str | None, dialect: Any, **_: Any) -> Iterator[Json]:

@@ -111,7 +111,7 @@ class MessageDecoder:
         """
         if format is not None and format not in message_formats():
             known = ", ".join(message_formats())
-            raise OptionError(f"{format!r} is no format of messages; there are {known}")
+            raise OptionError(f"{format!r} is not a format of messages; there are {known}")
         self._tables = _checked(tables, columns)
         self._format = format
         walker = None if format is None else get(format).columns().walker

@@ -206,7 +206,7 @@ class PacketStream:
             SourceError: in the mode ``failfast``.
         """
         runner = self._runner
-        reason = "removed before its open connections had ended; they begin anew"
+        reason = "removed before its open connections had ended; they start over"
         if runner.settings.mode == "failfast":
             raise SourceError(reason, file=gone[0])
         what: dict[str, Any] = {"layer": "capture", "format": None, "code": "removed"}

@@ -1,4 +1,4 @@
-"""Filters of a query → masks over Arrow batches, so that rows nobody wants are not sent to Java.
+"""Filters of a query → masks over Arrow batches, so that unwanted rows are not sent to Java.
 
 A filter only saves work: Spark checks every row again. So a filter that is not understood lets all
 rows through, and nothing here may drop a row that Spark would keep. ``paging/Paging.java`` sends

@@ -140,7 +140,7 @@ class Tail:
         self._bounds: dict[str, int] | None = None
 
     def bound(self) -> None:
-        """From now on, read only what is there now."""
+        """From now on, read only what is available now."""
         self._bounds = {path: size for path, (size, _) in self._listed().items()}
 
     def advance(self, start: Mapping[str, str], limit: int | None, now: float) -> Offset:
@@ -415,7 +415,7 @@ def follow(task: Follow, settings: Settings) -> Iterator[tuple[str, pa.RecordBat
     ]
     if lost and task.part == 0:
         for path in lost:
-            reason = "removed before its open connections had ended; they begin anew"
+            reason = "removed before its open connections had ended; they start over"
             yield from notice(Notice(path, "removed", reason), settings)
     for _ in follower.advance(step for step in task.before if step.path not in lost):
         pass  # given out by the tasks before this one

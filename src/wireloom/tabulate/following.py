@@ -236,7 +236,7 @@ def _packets_in(
             source.seek(start)
         reader = packet_reader(Window(source, base=start), load(), state, until)
         if reader is None:
-            raise SourceError("no pcap or pcapng capture any more", file=os.fspath(path))
+            raise SourceError("not a pcap or pcapng capture any more", file=os.fspath(path))
         yield reader, source
 
 

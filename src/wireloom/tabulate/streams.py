@@ -449,10 +449,10 @@ _CUT_BY_HOLE: Final = "a hole in the capture cuts the frame"
 _SUSPECT: Final = "the bytes have a bad checksum, where those of others are good"
 _UNKNOWN: Final = "no format was recognised on this stream"
 _DROPPED: Final = {
-    "stray": "bytes far away from what the stream expects",
+    "stray": "bytes far from what the stream expects",
     "checksum": "a segment whose checksum is wrong",
     "before_start": "bytes before the start of the stream",
-    "late": "bytes for a hole that was given up already",
+    "late": "bytes for a hole that had been given up",
     "conflict": "a copy with a good checksum of bytes that were read with a bad one",
 }
 
