@@ -58,7 +58,7 @@ class Size(_ParamType):
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The bytes."""
+        """The number of bytes."""
         if isinstance(value, int):
             return value
         try:

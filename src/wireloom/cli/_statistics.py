@@ -215,7 +215,7 @@ class Latencies:
         self._new = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take packets."""
+        """Take a batch of packets."""
         packets = pa.Table.from_batches([batch])
         packets = packets.filter(pc.is_valid(packets["ts_ns"]))
         if not packets.num_rows:
@@ -372,7 +372,7 @@ class Statistics:
     arrivals: Histogram = field(default_factory=lambda: Histogram(DURATIONS))
     rates: Rates = field(default_factory=Rates)
     latencies: dict[str, Latencies] = field(default_factory=_latencies)
-    """By format."""
+    """Response times, by format."""
     gaps: int = 0
     largest_gaps: list[tuple[int, int, str]] = field(default_factory=list)
     """Length, offset and stream."""

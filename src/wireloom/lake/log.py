@@ -190,9 +190,9 @@ class State:
 
     version: int = 0
     files: dict[str, DataFile] = field(default_factory=dict)
-    """By path."""
+    """Live files, by path."""
     inputs: dict[str, Input] = field(default_factory=dict)
-    """By path."""
+    """Captures that were read, by path."""
     batches: dict[str, int] = field(default_factory=dict)
     """The last batch of every sender that numbers them."""
     columns: dict[str, str] = field(default_factory=dict)

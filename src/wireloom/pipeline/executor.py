@@ -74,7 +74,7 @@ class InProcess(Executor):
 
     @property
     def cores(self) -> int:
-        """One."""
+        """1: units run one after the other."""
         return 1
 
     def run(self, job: Job, units: Sequence[Unit | Quarantine]) -> Iterator[Outcome]:

@@ -32,7 +32,7 @@ class Job:
     """What all tasks share; it is sent to each of them."""
 
     root: str
-    """The lake."""
+    """Folder of the lake."""
     run: str
     """Name of the staging folder."""
     settings: Settings

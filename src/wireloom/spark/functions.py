@@ -228,7 +228,7 @@ class _Decode:
     def eval(
         self, payload: bytes, format: str, table: str = "fields", columns: str | None = None
     ) -> Iterator[tuple[Any, ...]]:
-        """The rows."""
+        """The rows of one value."""
         decoder = _decoder(format, table, columns)
         for batch, _ in decoder.decode(pa.array([payload], pa.binary())):
             for row in batch.to_pylist():

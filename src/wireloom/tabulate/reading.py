@@ -452,7 +452,7 @@ class _Again(io.RawIOBase):
         self._source = source
 
     def readable(self) -> bool:
-        """Yes."""
+        """True: it can only be read."""
         return True
 
     def readinto(self, buffer: Any) -> int:

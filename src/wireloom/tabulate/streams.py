@@ -103,7 +103,7 @@ class StreamReader:
     # --- events
 
     def data(self, event: StreamData) -> None:
-        """More bytes."""
+        """Take more bytes of the stream."""
         self._captured += len(event.data)
         if self._is_known:
             self._go_on(event)
