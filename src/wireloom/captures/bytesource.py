@@ -115,7 +115,7 @@ class _Member(ABC):
 
     @abstractmethod
     def _remember(self, data: bytes) -> bytes:
-        """Keep the next input for a second reading, and return it."""
+        """Keep the next input for a second reading; return what to decompress."""
 
     @abstractmethod
     def _again(self) -> Any:

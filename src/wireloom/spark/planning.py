@@ -74,8 +74,8 @@ def plan(options: SourceOptions, wanted: Iterable[str] | None = None) -> list[In
 def split_for(files: Iterable[CaptureFile], options: SourceOptions) -> int:
     """Bytes of a partition: what was asked for, or an even share of these captures.
 
-    Spark does not tell a source how many cores there are: it counts those of the driver, as a
-    useful cluster has at least as many.
+    Spark does not tell a source how many cores there are, so those of the driver count: a useful
+    cluster has at least as many.
     """
     if options.split_bytes is not None:
         return options.split_bytes
