@@ -34,7 +34,7 @@ from wireloom.tables import table as base_table
 
 
 def write_pages(folder: Path) -> None:
-    """Write docs/cli.md, docs/tables.md, docs/nais-settings.md and docs/formats/ anew."""
+    """Write docs/cli.md, docs/tables.md, docs/nais-settings.md and docs/formats/ again."""
     shutil.rmtree(folder / "formats", ignore_errors=True)
     (folder / "formats").mkdir()
     known = [get(name) for name in names() if find_spec(REGISTRY[name])]

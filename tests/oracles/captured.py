@@ -19,8 +19,8 @@ from typing import Any
 import wireloom
 from oracles.tabled import plain_rows
 from wireloom.captures import NO_TIME, Damage, Dropped, Event, Gap, StreamData, StreamEnd, Suspect
-from wireloom.columnar.packets import packet_row
 from wireloom.errors import DecodeError
+from wireloom.formats import get
 from wireloom.framing import Frame, Problem
 from wireloom.generate.traffic import (
     START_NS,
@@ -287,7 +287,7 @@ def _frame(found: Rows, key: dict[str, Any], data: bytes, format: str) -> dict[s
             made = [frame_rows(data, format)]
         else:
             packet = wireloom.decode(data, format)
-            row = packet_row(packet)
+            row = get(format).columns().row(packet)
             frame |= {"type_code": row["type_code"], "type_name": row["type_name"]}
             _add(found, format, key | row)
             made = [payload_rows(inner, path=path) for path, inner in packet.payloads()]

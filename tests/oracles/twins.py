@@ -12,7 +12,7 @@ from typing import Any
 import wireloom
 from wireloom.arrow.frames import Refused
 from wireloom.columnar.framing import FrameBatch, scan_frames
-from wireloom.columnar.packets import PacketDecoder, packet_row
+from wireloom.columnar.packets import PacketDecoder
 from wireloom.errors import DecodeError
 from wireloom.formats import get
 from wireloom.framing import Record
@@ -128,7 +128,7 @@ def check_packets(
         except DecodeError as error:
             refused.append((offset, raw, *_said(error)))
         else:
-            row = packet_row(packet) | {"frame_offset": offset, "frame_length": len(raw)}
+            row = format.columns().row(packet) | {"frame_offset": offset, "frame_length": len(raw)}
             rows.append(row | {"source": "a", "stream": "b", "path": ""})
     found_rows: list[dict[str, Any]] = []
     found_refused: list[Refused] = []

@@ -1,1 +1,1 @@
-"""What formats and tables share of Arrow: types, arrays, batches of frames and their keys."""
+"""What formats and tables need of Arrow: types, arrays, batches of frames and their keys."""

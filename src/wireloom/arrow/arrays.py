@@ -1,4 +1,4 @@
-"""Buffers that the kernel filled, and plain rows → Arrow arrays, without copying where it can be.
+"""Buffers that the kernel filled, and plain rows → Arrow arrays, without copying where possible.
 
 Nothing here calls ``pa.array`` on a list: that imports pandas where it is installed, which costs a
 worker a third of a second.
@@ -34,7 +34,7 @@ __all__ = [
 
 
 class _Zeros:
-    """One buffer of zeros, for all columns that have nothing else."""
+    """One buffer of zeros, shared by all columns that are nothing but zeros."""
 
     def __init__(self) -> None:
         self.buffer = pa.py_buffer(bytes(1 << 20))
@@ -49,21 +49,21 @@ _ZEROS: Final = _Zeros()
 
 
 def zeros(size: int) -> pa.Buffer:
-    """So many zeros, shared: nobody may write to them."""
+    """That many zero bytes, shared: nobody may write to them."""
     return _ZEROS.get(max(size, 1))
 
 
 def allocate(size: int) -> pa.Buffer:
     """Memory from Arrow's pool, which is not cleared.
 
-    The pool gives the pages of batches that are no longer in use again, and asking the system for
-    new ones would take as long as decoding does.
+    The pool reuses the pages of batches that are no longer in use; asking the system for new ones
+    would take as long as decoding does.
     """
     return pa.allocate_buffer(max(size, 1))
 
 
 def null_array(type: pa.DataType, count: int) -> pa.Array:
-    """Nothing but nulls."""
+    """An array of nulls."""
     bits = zeros(count // 8 + 1)
     if pa.types.is_dictionary(type):
         indices = null_array(type.index_type, count)
@@ -84,14 +84,14 @@ _ARROW_CODES: Final = {"int32": "i", "int64": "q", "uint8": "B"}
 
 
 def int_array(values: Sequence[int], type: pa.DataType | None = None) -> pa.Array:
-    """Whole numbers, of 64 bits if not told otherwise; without ``pa.array``."""
+    """Integers, of 64 bits by default; without ``pa.array``."""
     type = type or pa.int64()
     data = array.array(_ARROW_CODES[str(type)], values)
     return pa.Array.from_buffers(type, len(values), [None, pa.py_buffer(data)], 0)
 
 
 def int_scalar(value: int, type: pa.DataType | None = None) -> pa.Scalar:
-    """One of them; without ``pa.scalar``, which imports pandas, too."""
+    """One integer; without ``pa.scalar``, which imports pandas, too."""
     return int_array([value], type)[0]
 
 
@@ -111,7 +111,7 @@ def _bitmap(flags: Sequence[bool]) -> pa.Buffer:
 
 
 def dictionary(indices: pa.Array, names: pa.Array) -> pa.DictionaryArray:
-    """Indices, which are in range, into names."""
+    """A dictionary array of indices, which must be in range, into names."""
     return pa.DictionaryArray.from_arrays(indices, names, safe=False)
 
 
@@ -123,14 +123,14 @@ def constant(text: str, count: int, type: pa.DataType) -> pa.DictionaryArray:
 
 
 def numbers(values: memoryview, type: pa.DataType) -> pa.Array:
-    """Numbers that are there as a view, none of them null."""
+    """An array of the numbers in a view, none of them null."""
     return pa.Array.from_buffers(type, len(values), [None, pa.py_buffer(values)], 0)
 
 
 def unique_names(texts: Iterable[bytes]) -> tuple[pa.Array, pa.Array | None]:
-    r"""Names from the wire as text, and where each is among them if some became alike.
+    r"""Names from the wire as text, and the index of each among them if some became equal.
 
-    Bytes that are not UTF-8 are shown as ``\xNN``, which another name may look like.
+    Bytes that are not UTF-8 are shown as ``\xNN``, which may be the text of another name.
     """
     shown = [text.decode("utf-8", "backslashreplace") for text in texts]
     places: dict[str, int] = {}
@@ -151,7 +151,7 @@ class NameColumn:
         self._moved: pa.Array | None = None
 
     def array(self, names: Any, buffers: list[pa.Buffer | None], count: int) -> pa.DictionaryArray:
-        """A column; the dictionary is made anew only when there are new names."""
+        """A column; the dictionary is rebuilt only when there are new names."""
         if names is not self._names or names.count != self._count:
             self._names, self._count = names, names.count
             self._texts, self._moved = unique_names(names.texts())
@@ -167,7 +167,7 @@ _CODES: Final = {"i32": "i", "i64": "q", "timestamp": "q"}
 
 
 def from_rows(table: Table, rows: Sequence[dict[str, Any]]) -> pa.RecordBatch:
-    """A record batch of plain rows, for tables that are small; a missing column is null.
+    """A record batch of plain rows, for small tables; a missing column is null.
 
     Handles the types that such tables have: text, names, kinds, binary, integers, timestamps (in
     microseconds).

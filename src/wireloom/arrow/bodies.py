@@ -1,9 +1,9 @@
-"""Bodies: what is in the packets of a format, where something outside of them tells what it is.
+"""Bodies: the content of a format's packets, where something outside the packet says what it is.
 
 A format whose packets carry objects of a model's classes gives a `Bodies` (`Columns.bodies`). It
 makes rows of `fields`, fills one column of the packet table, and says which bytes in the bodies may
-be messages. If what a body is was told by packets before it, also by those of the other direction
-(`Columns.is_told`), every frame has a word that says it, which `classes` finds.
+be messages. Where earlier packets, of either direction, say what a body is (`Columns.is_told`),
+`classes` finds a word for every frame that says it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from wireloom.arrow.frames import FrameBatch, Keys, Payloads, Refused
 __all__ = ["Bodies", "BodyRows", "Lesson"]
 
 Lesson = tuple[int, bool, int, int]
-"""A frame that tells something: its index, whether it is a request, the number of the request, and
-then the word of a request's bodies, or whatever an answer says."""
+"""A frame that says what other bodies are: its index, whether it is a request, the number of the
+request, and then the word of the request's bodies, or what an answer says."""
 
 
 @dataclass(frozen=True, slots=True)
 class BodyRows:
-    """What came of some frames in a row."""
+    """What was read from consecutive frames."""
 
     rows: pa.RecordBatch
     """Rows of the `fields` table."""
@@ -35,8 +35,8 @@ class BodyRows:
     texts: pa.Array | None = None
     """The column of the packet table (`Columns.body`) of each frame; null where there is none."""
     payloads: list[Payloads] | None = None
-    """In the order of the frames. A body of which nothing is known, or that cannot be read, is one
-    byte string."""
+    """In the order of the frames. An unknown body, or one that cannot be read, is one byte
+    string."""
 
 
 class Bodies(ABC):
@@ -53,23 +53,23 @@ class Bodies(ABC):
         texts: bool = False,
         payloads: bool = False,
     ) -> Iterator[BodyRows]:
-        """The rows of the bodies in a batch of frames; all frames are in one of those given.
+        """The rows of the bodies in a batch of frames, in parts that together cover all frames.
 
         Args:
-            batch: the frames, which are legal packets but for those to pass over.
-            words: what `classes` gave for each; zeros where nothing is told.
+            batch: the frames, all of them legal packets except those to pass over.
+            words: what `classes` gave for each; zeros if it was not asked.
             keys: the key columns of the frames.
-            passed_over: frames that are no legal packets.
+            passed_over: frames that are not legal packets.
             texts: whether the column of the packet table is wanted, too.
             payloads: whether byte strings that may be messages are wanted.
         """
 
     def state(self) -> Any:
-        """What is known of one direction of a connection at its start."""
+        """The state of one direction of a connection at its start."""
         return None
 
     def lessons(self, batch: FrameBatch) -> list[Lesson]:
-        """The frames that tell what other bodies are, legal or not."""
+        """The frames that say what other bodies are, legal packets or not."""
         return []
 
     def classes(
@@ -80,13 +80,13 @@ class Bodies(ABC):
         passed_over: Iterable[int] = (),
         told: Iterable[tuple[int, int, int]] = (),
     ) -> memoryview:
-        """A word for each frame that says what its body is; 0 where nothing does.
+        """A word for each frame that says what its body is; 0 if it is not known.
 
         Args:
             batch: the frames.
-            state: what is known of their connection; it learns from them.
-            passed_over: frames from which nothing can be learned, being no legal packets.
-            told: requests of the other direction: the frame before which each is to be known, the
+            state: what is known of their connection; it is updated.
+            passed_over: frames to ignore, since they are not legal packets.
+            told: requests of the other direction: the frame before which each becomes known, the
                 request, and its word.
         """
         return memoryview(bytes(8 * max(batch.count, 1))).cast("q")[: batch.count]

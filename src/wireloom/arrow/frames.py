@@ -1,4 +1,4 @@
-"""Batches of frames, and what is known of each: its key, why it was refused, what it carries."""
+"""Batches of frames, and what belongs to each frame: its key, its refusal, its payloads."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from wireloom.framing import Frame, Problem, Record, Text
 __all__ = ["KEY_NAMES", "FrameBatch", "Keys", "Payloads", "Refused"]
 
 KEY_NAMES: Final = ("source", "stream", "frame_offset", "frame_length", "ts_ns", "ts", "path")
-"""The key columns, which every table of frames and messages begins with."""
+"""The key columns, with which every table of frames and messages begins."""
 
 
 class FrameBatch:
-    """Frames that follow each other in a stream, and what lies between them."""
+    """Frames in stream order, and what lies between them."""
 
     __slots__ = ("base", "count", "data", "format", "lengths", "offsets", "others", "reaches")
 
@@ -37,7 +37,7 @@ class FrameBatch:
     lengths: memoryview
     """Bytes of each frame: 32-bit numbers."""
     others: list[Problem | Text]
-    """What is no frame, in stream order."""
+    """What is not a frame, in stream order."""
     reaches: list[int]
     """For each of `others`, the stream offset up to which the scanner's decisions depend on it."""
 
@@ -59,9 +59,9 @@ class FrameBatch:
         return FrameBatch(self.format, self.data, self.base, offsets, lengths)
 
     def others_in(self, first: int, last: int) -> list[Problem | Text]:
-        """Of `others`, what lies before the frames from `first` up to `last`; behind the last, too.
+        """Those of `others` before the frames from `first` up to `last`; after the last frame, too.
 
-        So the parts of a batch have all of it.
+        So the parts of a batch together have all of `others`.
         """
         start = self.base + self.offsets[first - 1] if first else -1
         end = self.base + self.offsets[last - 1] if last < self.count else None
@@ -92,7 +92,7 @@ class Keys:
     """The key columns of a batch of frames."""
 
     source: str | pa.DictionaryArray
-    """Of all frames, or of each."""
+    """One for all frames, or one for each."""
     stream: str | pa.DictionaryArray
     base: int
     """Stream offset that the frames' offsets count from."""
@@ -102,7 +102,7 @@ class Keys:
     """Stream offset of each frame, where they lie in several streams."""
 
     def part(self, first: int, last: int) -> Keys:
-        """Those of the frames from `first` up to `last`."""
+        """The keys of the frames from `first` up to `last`."""
         source, stream = (
             text if isinstance(text, str) else text.slice(first, last - first)
             for text in (self.source, self.stream)
@@ -137,7 +137,7 @@ class Keys:
         Args:
             column: which.
             batch: the frames.
-            kernel: what computes.
+            kernel: which kernel to use.
         """
         name, type, count = column.name, arrow_type(column.type), batch.count
         if name in ("source", "stream", "path"):
@@ -161,7 +161,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A frame that is no legal packet."""
+    """A frame that is not a legal packet."""
 
     index: int
     """Which frame of its batch it is."""

@@ -1,4 +1,4 @@
-"""The types of columns: what they are called, and what they are in Arrow and in Spark."""
+"""Column types: their names, and what they are in Arrow and in Spark."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _DECIMAL: Final = re.compile(r"decimal(?:\((\d{1,2}),(\d{1,2})\))?", re.ASCII)
 
 
 def decimal_places(type: str) -> tuple[int, int] | None:
-    """Precision and scale; None if it is no decimal type."""
+    """Precision and scale; None if it is not a decimal type."""
     found = _DECIMAL.fullmatch(type)
     if found is None:
         return None
@@ -56,7 +56,7 @@ def decimal_places(type: str) -> tuple[int, int] | None:
 def arrow_type(type: str) -> pa.DataType:
     """A column's type in Arrow.
 
-    * ``i32 i64 f64 bool text binary date``: as they are called.
+    * ``i32 i64 f64 bool text binary date``: as their names say.
     * ``name``: text that repeats, dictionary-encoded; ``kind``: one of a few texts.
     * ``texts``: a list of text.
     * ``time``: a time of day in nanoseconds; ``timestamp``: in microseconds, UTC.
@@ -105,7 +105,7 @@ def spark_type(type: str) -> str:
 
 @cache
 def spark_arrow_type(type: str) -> pa.DataType:
-    """The Arrow type that Spark takes for its own type of the column."""
+    """The Arrow type that Spark expects for its own type of the column."""
     import pyarrow as pa
 
     if type in ("name", "kind"):
@@ -118,7 +118,7 @@ def schema_of(table: Table, *, spark: bool = False) -> pa.Schema:
 
     Args:
         table: the table.
-        spark: as Spark takes it: plain text instead of dictionaries, times as whole numbers.
+        spark: as Spark expects it: plain text instead of dictionaries, times as integers.
     """
     import pyarrow as pa
 

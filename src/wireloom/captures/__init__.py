@@ -1,8 +1,8 @@
 """Where bytes come from: raw files, pcap and pcapng, packed or not → streams of bytes.
 
-`Capture` reads; `PcapWriter`, `PcapngWriter` and `RawWriter` write; `Recorder` writes one's own
-traffic as packets. `packet_ranges` cuts one large capture into parts that can be read by
-themselves. ``wireloom.captures.tcp`` states the rules of reassembly.
+`Capture` reads; `PcapWriter`, `PcapngWriter` and `RawWriter` write; `Recorder` writes a program's
+own traffic as packets. `packet_ranges` cuts one large capture into parts that can be read
+independently. ``wireloom.captures.tcp`` states the rules of reassembly.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Files → bytes: plain, gzip or zstd, told apart by their content, a bounded piece at a time.
 
 Decompressors are asked for no more bytes than there is room for, so that a file that unpacks to a
-thousand times its size costs time but no memory. What cannot be unpacked ends the bytes, and
+thousand times its size costs time but no memory. The bytes end where a file cannot be unpacked, and
 `ByteSource.fault` says where and why.
 """
 
@@ -29,9 +29,9 @@ __all__ = ["ByteSource", "Fault", "is_compressed", "is_pipe"]
 _READ = 1 << 18
 """Bytes read at a time of a compressed file."""
 _MAX_AGAIN = 64 << 20
-"""Bytes that are unpacked a second time, to find those before a fault."""
+"""Bytes unpacked a second time after a fault, to recover those before it."""
 _WINDOW_LOG = 27
-"""Largest zstd window: 128 MiB, which `zstd --long` uses; more must be asked for there, too."""
+"""Largest zstd window: 128 MiB, which `zstd --long` uses; zstd itself needs an option for more."""
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _SKIPPABLE = range(0x184D2A50, 0x184D2A60)
@@ -50,8 +50,8 @@ class Fault:
 class _Member(ABC):
     """Unpacks one member of a file; what comes before a fault in it is not lost.
 
-    The decompressors give nothing at all from a call that fails. So the input since a known state
-    is kept, and as much of it as is good is read again.
+    A decompressor call that fails returns nothing at all. So the input since the last known state
+    is kept, and the good part of it is read again.
     """
 
     name = ""
@@ -59,9 +59,9 @@ class _Member(ABC):
     def __init__(self) -> None:
         self._inner = self._new()
         self._input = b""
-        """What was read since the state that is known."""
+        """Input read since the last known state."""
         self._given = 0
-        """Bytes that came out of it."""
+        """Bytes unpacked from it."""
         self._fault: Exception | None = None
         self.is_finished = False
         self.has_more = False
@@ -74,7 +74,7 @@ class _Member(ABC):
 
         Raises:
             zlib.error: it is gzip, and damaged from here on.
-            ZstdError: the same of zstd.
+            ZstdError: the same for zstd.
         """
         if self._fault is None:
             try:
@@ -93,7 +93,7 @@ class _Member(ABC):
         return out
 
     def _before_fault(self, room: int) -> bytes:
-        """What the good part of the input still has to give."""
+        """The output of the good part of the input that was not yet given out."""
         most = self._given + room
         if most > _MAX_AGAIN:
             return b""
@@ -115,11 +115,11 @@ class _Member(ABC):
 
     @abstractmethod
     def _remember(self, data: bytes) -> bytes:
-        """Note what is read next; gives what to read."""
+        """Keep the next input for a second reading; return what to decompress."""
 
     @abstractmethod
     def _again(self) -> Any:
-        """A decompressor in the state that is known."""
+        """A decompressor in the last known state."""
 
     @abstractmethod
     def _look(self, out: bytes, room: int) -> None: ...
@@ -132,7 +132,7 @@ class _Gzip(_Member):
         return zlib.decompressobj(wbits=31)
 
     def _remember(self, data: bytes) -> bytes:
-        # Copying costs little: the last 32 KiB that came out.
+        # A copy is cheap: the last 32 KiB of output.
         self._known = self._inner.copy()
         self._input, self._given = self._inner.unconsumed_tail + data, 0
         return self._input
@@ -142,7 +142,7 @@ class _Gzip(_Member):
 
     def _look(self, out: bytes, room: int) -> None:
         self.is_finished = self._inner.eof
-        # A full room may leave output inside, even if all input was taken.
+        # If `room` is full, there may be more output, even though all input was taken.
         self.has_more = not self.is_finished and (
             bool(self._inner.unconsumed_tail) or len(out) == room
         )
@@ -207,7 +207,7 @@ class ByteSource:
         self.size: int | None = _size_of(self._file)
         """Bytes of the file as stored; None if it is a pipe."""
         self.is_live = is_pipe(self._file)
-        """Whether it is a pipe, whose next bytes may be long in coming."""
+        """Whether it is a pipe, whose next bytes may take long to arrive."""
         self.consumed = 0
         """Bytes of it read so far."""
         self.fault: Fault | None = None
@@ -237,10 +237,10 @@ class ByteSource:
             self._file.close()
 
     def seek(self, offset: int) -> None:
-        """Go on at an offset of the file, which is not compressed.
+        """Continue at an offset of the file, which must not be compressed.
 
         Raises:
-            SourceError: it cannot be done.
+            SourceError: the file is compressed or cannot seek.
         """
         if self._kind is not None:
             raise SourceError("a compressed file is read from its start", file=self.name)
@@ -253,7 +253,7 @@ class ByteSource:
         self.consumed = offset
 
     def read_into(self, room: memoryview) -> int:
-        """Fill `room` as far as the file goes; give the number of bytes.
+        """Fill `room` as far as the file goes; return the number of bytes.
 
         Raises:
             SourceError: reading fails.
@@ -264,7 +264,7 @@ class ByteSource:
         return used
 
     def read_some(self, room: memoryview) -> int:
-        """Put into `room` what a pipe has by now, at least one byte; 0 at the end.
+        """Put what a pipe has by now into `room`, at least one byte; return 0 at the end.
 
         Raises:
             SourceError: reading fails.
@@ -296,7 +296,7 @@ class ByteSource:
         return len(data)
 
     def _read_into(self, room: memoryview) -> int:
-        # Of a pipe what there is, without waiting for all of it; readinto1 would wait for more.
+        # From a pipe, take what is there without waiting for the rest; readinto1 would wait.
         some = getattr(self._file, "read1", None) if self.is_live else None
         if some is not None or not isinstance(self._file, (io.RawIOBase, io.BufferedIOBase)):
             data = self._read(min(len(room), 1 << 20), some)
@@ -345,7 +345,7 @@ class ByteSource:
 
 
 def is_pipe(file: BinaryIO | io.FileIO) -> bool:
-    """Whether a file is read once, as it comes."""
+    """Whether a file can only be read once, as it arrives."""
     try:
         return not file.seekable()
     except (AttributeError, ValueError):

@@ -24,15 +24,15 @@ Source = str | os.PathLike[str] | BinaryIO
 """What can be read: a path, or an open binary file."""
 
 _BATCH = 1 << 14
-"""Packets looked at before their streams are given out."""
+"""Packets read before their streams are given out."""
 _MAX_BATCH = 1 << 16
-"""The same when there are many streams: all of a batch's bytes of one stream are one event."""
+"""The same for many streams: a batch's bytes of one stream become one event."""
 _MANY = 1000
-"""Events of a batch that are many."""
+"""Events of a batch that count as many."""
 
 
 def source_list(sources: Iterable[Source] | Source) -> list[Source]:
-    """The sources, of which one alone may be given as it is."""
+    """The sources as a list; a single one may be given without a list."""
     if isinstance(sources, (str, os.PathLike)) or hasattr(sources, "read"):
         return [cast("Source", sources)]
     return list(sources)
@@ -40,7 +40,7 @@ def source_list(sources: Iterable[Source] | Source) -> list[Source]:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the reading is, in bytes of the files as they are stored."""
+    """How far reading has got, in bytes of the files as stored."""
 
     done: int
     total: int | None
@@ -52,8 +52,8 @@ class Progress:
 class Capture:
     """A list of captures: rotated files of one capture, or single ones.
 
-    Iterating reads them in the given order. TCP connections go on from one file to the next. The
-    container and the compression of each are told from its content.
+    Iterating reads them in the given order. TCP connections continue from one file to the next. The
+    container and the compression of each are recognised by its content.
 
     >>> import io
     >>> for event in Capture([io.BytesIO(b"frames, back to back")]):
@@ -79,7 +79,7 @@ class Capture:
             sources: paths or open binary files, in the order in which they were captured.
             limits: of reassembly.
             chunk_bytes: read at a time.
-            batch_packets: looked at before their streams are given out.
+            batch_packets: packets read before their streams are given out.
             part: several readers may share the work on the same captures: this one gives the
                 connections of one part, and only part 0 gives raw streams and damage.
             parts: into how many parts connections are divided, by their addresses and ports.
@@ -109,7 +109,7 @@ class Capture:
 
     @property
     def packets(self) -> PacketCounts:
-        """What the packets were, so far."""
+        """What the packets were, so far, by kind."""
         return self._reassembler.counts
 
     @property
@@ -124,12 +124,12 @@ class Capture:
 
     @property
     def held_bytes(self) -> int:
-        """What is held behind holes now, with the cost of holding it."""
+        """Bytes held behind holes now, overhead included."""
         return self._reassembler.held_bytes
 
     @property
     def is_live(self) -> bool:
-        """Whether a source is a pipe, whose next bytes may be long in coming."""
+        """Whether a source is a pipe, whose next bytes may take long to arrive."""
         return any(
             not isinstance(source, (str, os.PathLike)) and is_pipe(source)
             for source in self._sources
@@ -137,7 +137,7 @@ class Capture:
 
     @property
     def progress(self) -> Progress:
-        """How far the reading is."""
+        """How far reading has got."""
         current = self._current
         now = current.consumed if current is not None else 0
         return Progress(self._done + now, self._total, current.name if current else "")
@@ -146,8 +146,8 @@ class Capture:
         """Read everything, once.
 
         Raises:
-            SourceError: a file cannot be opened or read. What is damaged *in* a file does not
-                raise: it is a `Damage`.
+            SourceError: a file cannot be opened or read. Damage *inside* a file does not
+                raise: it is a `Damage` event.
         """
         for source in self._sources:
             with ByteSource(source) as opened:

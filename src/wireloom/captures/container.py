@@ -51,7 +51,7 @@ class PacketReader(ABC):
         Args:
             window: whose first byte is that of the file, or of one of its records.
             kernel: compiled or interpreted.
-            until: offset in the file; records that start there or behind it are left out.
+            until: offset in the file; records that start at or after it are left out.
         """
         self._name = window.source.name
         self._kernel: Any = kernel
@@ -65,7 +65,7 @@ class PacketReader(ABC):
         self._why = ("", "")
 
     def read(self, rows: Any) -> list[Damage]:
-        """Fill `rows` with the next packets of `window`; give the damage found on the way.
+        """Fill `rows` with the next packets of `window`; return the damage found on the way.
 
         Raises:
             SourceError: the file cannot be read.
@@ -88,14 +88,14 @@ class PacketReader(ABC):
 
     @abstractmethod
     def _go_on(self, rows: Any) -> Iterable[Damage]:
-        """Read from the current place on; one step."""
+        """Read on from the current place; one step."""
 
     @abstractmethod
     def _search(self, rows: Any) -> Iterable[Damage]:
         """Look for the end of the bad region; one step, which may need more bytes."""
 
     def _more(self, pos: int) -> None:
-        """Let go of what is before `pos` in the window, and read on."""
+        """Release what is before `pos` in the window, and read on."""
         self.window.advance(pos)
         self._pos -= pos
 
@@ -106,7 +106,7 @@ class PacketReader(ABC):
         return damage_of(self._name, self.window, start, at, *self._why)
 
     def _wait(self, start: int, at: int) -> Iterable[Damage]:
-        """More bytes are needed; give out what before `at` can no longer be part of a record."""
+        """More bytes are needed; return the bytes before `at` that can no longer be in a record."""
         found: list[Damage] = []
         while at - start > MAX_DAMAGE:
             found += damage_of(self._name, self.window, start, start + MAX_DAMAGE, *self._why)
@@ -127,7 +127,7 @@ def damage_of(
 
 
 def fault_of(source: ByteSource) -> Iterator[Damage]:
-    """What of a compressed file could not be unpacked."""
+    """The part of a compressed file that could not be unpacked."""
     fault = source.fault
     if fault is not None:
         left = max(0, (source.size or 0) - fault.offset)
@@ -136,6 +136,6 @@ def fault_of(source: ByteSource) -> Iterator[Damage]:
 
 
 def unknown_link(source: str, offset: int, link: int) -> Damage:
-    """The note that a link type is none that can be read; its packets are looked at one by one."""
+    """The note that a link type is not supported; its packets are looked at one by one."""
     reason = f"link type {link} is unknown; its packets are read as what they look like"
     return Damage(source, offset, 0, "container", "link_type", reason)

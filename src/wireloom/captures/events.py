@@ -1,7 +1,7 @@
 """What reading a capture gives, in order: bytes of streams, holes in them, ends, and damage.
 
 Nothing is lost without an event. For every stream the bytes of its packets are in exactly one of
-`StreamData`, the duplicates that `StreamEnd` counts, and `Dropped`; whatever belongs to no stream
+`StreamData`, the duplicates that `StreamEnd` counts, and `Dropped`; what belongs to no stream
 (damaged records, packets that cannot be read) is a `Damage`.
 """
 
@@ -27,8 +27,8 @@ __all__ = [
 
 
 STREAM_NAME = r"^(tcp|udp) (\S+) > (\S+) #(\d+)(e\d+)?$"
-"""A stream's name as a regular expression, for those who have only the name: protocol, sender,
-receiver and turn. Raw captures have other names."""
+"""Takes the name of a TCP or UDP stream apart: protocol, sender, receiver and turn. The streams of
+raw captures have other names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Stream:
     protocol: str
     """``tcp``, ``udp`` or ``raw``."""
     source: str
-    """The capture where it starts; it may go on in later ones."""
+    """The capture where it starts; it may continue in later ones."""
     src: str = ""
     """Address of the sender."""
     src_port: int = 0
@@ -50,7 +50,7 @@ class Stream:
     """Address of the receiver."""
     dst_port: int = 0
     turn: int = 1
-    """Which stream between these ports this is: 1, 2, … when they are used again."""
+    """Which stream between these ports this is: 1, then 2, … as the ports are reused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class StreamData:
     data: memoryview
     """The bytes; a buffer of their own, which may be kept."""
     mark_offsets: memoryview
-    """Stream offsets (int64) where packets start, ascending. For UDP: each one a datagram."""
+    """Stream offsets (int64) where packets start, ascending; for UDP, where datagrams start."""
     mark_times: memoryview
     """Capture times (int64, nanoseconds since 1970) of those packets, or `NO_TIME`."""
 
@@ -83,7 +83,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """Bytes of a stream that come next: their checksum is bad, where those of others are good."""
+    """The next bytes of a stream have a bad checksum, while others in the stream are good."""
 
     stream: Stream
     offset: int
@@ -93,7 +93,7 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """Captured bytes that are no part of their stream."""
+    """Captured bytes that were not used for their stream."""
 
     stream: Stream
     offset: int
@@ -119,7 +119,7 @@ class Counts:
     dropped: int = 0
     """Bytes given out as `Dropped`."""
     missing: int = 0
-    """Bytes of gaps; not captured, so no part of the sum."""
+    """Bytes of gaps; not captured, so not part of the sum."""
     conflict: int = 0
     """Dropped bytes with a good checksum, where bytes with a bad one had been delivered before."""
 
@@ -131,7 +131,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class StreamEnd:
-    """Nothing more comes on a stream."""
+    """A stream has ended."""
 
     stream: Stream
     length: int

@@ -1,10 +1,10 @@
-"""Packets sorted to where their connections are put together, for readers that share no memory.
+"""Packets routed to where their connections are reassembled, for readers that share no memory.
 
 A distributed job reads ranges of many captures at once, but a TCP connection is spread over all of
-them. `route` turns the packets of a range into rows that say to which part their connection
-belongs, by the same rule as ``Capture(part=, parts=)``. Once the rows of each part are together,
+them. `route` turns the packets of a range into rows that say which part their connection
+belongs to, by the same rule as ``Capture(part=, parts=)``. Once the rows of each part are together,
 sorted by `SORT`, `Part` reads them and gives the events that ``Capture(files, part=i, parts=n)``
-gives, whatever the sizes of batches. Both sides work in batches; neither holds a capture in memory.
+gives, whatever the batch sizes. Both sides work in batches; neither holds a capture in memory.
 
 Fragments of IP packets go to every part, because only the first one has ports. What belongs to no
 connection (packets that are not TCP or UDP, damage of the capture) goes to part 0, which reports
@@ -49,7 +49,7 @@ SORT = ("file", "position")
 """What the rows of a part are sorted by."""
 
 _BATCH = 1 << 14
-"""Packets looked at in one go."""
+"""Packets processed at a time."""
 _NO_LINK = -1
 
 
@@ -73,7 +73,7 @@ def route(
         kernel: the compiled or the interpreted one; the best there is if not given.
 
     Raises:
-        OptionError: it is no packet capture, or there are no parts.
+        OptionError: it is not a packet capture, or `parts` is not positive.
         SourceError: the capture cannot be read.
     """
     if parts < 1:
@@ -98,7 +98,7 @@ class _Router:
         self.rows = kernel.Packets(_BATCH)
 
     def batch(self, data: memoryview, base: int) -> pa.RecordBatch:
-        """The packets that `rows` shows in `data`, which is at `base` in the capture."""
+        """The packets that `rows` points to in `data`, which starts at `base` in the capture."""
         rows, count = self.rows, self.rows.count
         fragments = self._scan(data)
         at = _array(rows.at, pa.int64(), count)
@@ -120,7 +120,7 @@ class _Router:
         return self._repeated(batch, fragments) if fragments and self._parts > 1 else batch
 
     def _scan(self, data: memoryview) -> list[int]:
-        """Find the part of each packet; give the rows that are fragments."""
+        """Find the part of each packet; return the rows that are fragments."""
         rows, done, found = self.rows, 0, []
         while done < rows.count:
             done = self._kernel.scan_packets(rows, self._flows, data, done, rows.count)
@@ -177,10 +177,10 @@ def _notes(damage: Sequence[Damage], file: int) -> pa.RecordBatch:
 
 
 class Part:
-    """The connections of one part, from rows that `route` made and somebody sorted by `SORT`.
+    """The connections of one part, from rows that `route` made and the caller sorted by `SORT`.
 
     Iterating reads them, once. Rows of other parts are not allowed among them; the column `part`
-    need not be there.
+    may be missing.
     """
 
     def __init__(
@@ -302,7 +302,7 @@ def _checked(batch: pa.RecordBatch, last: tuple[int, int]) -> tuple[int, int]:
     """
     for field in SCHEMA:
         if field.name != "part" and field.name not in batch.schema.names:
-            raise OptionError(f"rows without {field.name} are no routed packets")
+            raise OptionError(f"rows without {field.name} are not routed packets")
     file, position = batch["file"], batch["position"]
     count = batch.num_rows
     is_later = pc.greater(file.slice(1), file.slice(0, count - 1))

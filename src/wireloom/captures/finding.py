@@ -1,6 +1,6 @@
-"""Where captures are: files, folders, patterns, on this machine or at an address.
+"""Finding captures: files, folders and patterns, on this machine or at an address.
 
-Everything that looks for captures does it here, so that one path means the same files everywhere.
+Everything that looks for captures does it here, so that a path means the same files everywhere.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _WILD: Final = re.compile(r"[*?\[]")
 _NUMBER: Final = re.compile(r"(\d+)")
 
 _SAMPLE: Final = 1 << 20
-"""Bytes of a remote file that are looked into."""
+"""Bytes of a remote file that are read to recognise it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureFile:
-    """A capture, and what can be told of it without reading it."""
+    """A capture, and what is known of it without reading it all."""
 
     path: str
     size: int
@@ -72,15 +72,15 @@ def is_remote(path: str) -> bool:
 def find_paths(paths: Iterable[str], *, needed: bool = True) -> list[str]:
     """The files at these paths, each a file, a folder, a pattern or an address of one.
 
-    Folders are searched through and through; names that start with a dot or an underscore are left
-    out. The files of a folder are in the order of their names, numbers in them as numbers.
+    Folders are searched recursively; names that start with a dot or an underscore are left out. The
+    files of a folder are sorted by name, with numbers compared by value.
 
     Args:
         paths: where to look.
         needed: whether it is an error to find nothing.
 
     Raises:
-        OptionError: there is nothing at a path, or nobody knows how to read an address.
+        OptionError: there is nothing at a path, or no file system is known for an address.
     """
     found: dict[str, None] = {}
     for path in paths:
@@ -111,10 +111,10 @@ def _is_hidden(name: str) -> bool:
 
 
 def _file_system(url: str) -> tuple[FileSystem, str, str]:
-    """What reads an address, the path in it, and what stands in front of paths.
+    """The file system of an address, the path in it, and the prefix that makes paths addresses.
 
     Raises:
-        OptionError: nothing does.
+        OptionError: no file system is known for it.
     """
     from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
 
@@ -157,7 +157,7 @@ def _remote(url: str) -> Iterator[str]:
 
 
 class _Named:
-    """A remote file that knows its name, as captures want to be told."""
+    """A remote file with a name, which captures are reported by."""
 
     def __init__(self, url: str) -> None:
         system, path, _ = _file_system(url)
@@ -178,17 +178,17 @@ def open_source(path: str) -> Source:
     """What `wireloom.captures.Capture` reads: a local path, or an open remote file.
 
     Raises:
-        OptionError: nobody knows how to read the address.
+        OptionError: no file system is known for the address.
         SourceError: the file cannot be opened.
     """
     return cast("BinaryIO", _Named(path)) if is_remote(path) else path
 
 
 def open_sample(path: str) -> Source:
-    """What can be read twice, to look into it: a local path, or the start of a remote file.
+    """Something that can be read more than once: a local path, or the start of a remote file.
 
     Raises:
-        OptionError: nobody knows how to read the address.
+        OptionError: no file system is known for the address.
         SourceError: the file cannot be opened.
     """
     if not is_remote(path):
@@ -204,7 +204,7 @@ def examine(path: str) -> CaptureFile:
     """Look at the first bytes of a file.
 
     Raises:
-        OptionError: nobody knows how to read the address.
+        OptionError: no file system is known for the address.
         SourceError: the file cannot be opened or read.
     """
     source = open_source(path)
@@ -221,7 +221,7 @@ def examine(path: str) -> CaptureFile:
 
 
 def is_there(path: str) -> bool:
-    """Whether there is a file. One whose file system does not answer is not taken for gone."""
+    """Whether there is a file. If its file system does not answer, it is not considered gone."""
     if not is_remote(path):
         return os.path.exists(path)
     try:
@@ -232,12 +232,12 @@ def is_there(path: str) -> bool:
 
 
 def size_and_time(path: str) -> tuple[int, int]:
-    """Bytes of a file as stored, and when it was changed, in nanoseconds since 1970.
+    """Size of a file as stored, and when it was modified, in nanoseconds since 1970.
 
-    An address whose file system does not tell times has the time 0.
+    The time is 0 if the file system of an address does not report it.
 
     Raises:
-        OptionError: nobody knows how to read the address.
+        OptionError: no file system is known for the address.
         SourceError: there is no such file.
     """
     try:
@@ -254,10 +254,10 @@ def size_and_time(path: str) -> tuple[int, int]:
 
 
 def open_file(path: str) -> BinaryIO:
-    """The bytes of a file as stored, in any order.
+    """Random access to the bytes of a file as stored.
 
     Raises:
-        OptionError: nobody knows how to read the address.
+        OptionError: no file system is known for the address.
         SourceError: the file cannot be opened.
     """
     try:

@@ -1,8 +1,8 @@
 """IP fragments → whole IP packets, within limits.
 
-Fragments of one packet share addresses, protocol and identification. A fragment that was there
-already is a duplicate; one that overlaps others in part makes the whole packet unbelievable (as RFC
-5722 demands of IPv6), and so does a size beyond 64 KB. What cannot be completed is given up: when
+Fragments of one packet share addresses, protocol and identification. A repeated
+fragment is a duplicate; one that partly overlaps others discredits the whole packet (as RFC 5722
+demands for IPv6), and so does a size beyond 64 KB. What cannot be completed is given up: when
 too much is waiting, when the identification comes again much later, or at the end.
 """
 
@@ -26,7 +26,7 @@ class Lost:
     """A fragment that did not become part of a packet."""
 
     offset: int
-    """Of its packet in the capture."""
+    """Where its packet starts in the capture."""
     ts_ns: int
     reason: str
     data: bytes
@@ -38,14 +38,14 @@ class _Packet:
 
     started_ns: int
     head: bytes = b""
-    """The headers of the first fragment, without what says "fragment"."""
+    """The headers of the first fragment, without those of fragmentation."""
     total: int | None = None
     """Bytes of the payload, known from the last fragment."""
     starts: list[int] = field(default_factory=list)
     """Where the payloads start, ascending."""
     stops: list[int] = field(default_factory=list)
     parts: list[Lost] = field(default_factory=list)
-    """Whole fragments, in case they get lost."""
+    """The fragments as captured, in case the packet is given up."""
     held: int = 0
     payload: int = 0
     is_broken: bool = False
@@ -54,7 +54,7 @@ class _Packet:
         """Take a fragment; False if it contradicts the others."""
         at = bisect_left(self.starts, start)
         if at < len(self.starts) and (start, stop) == (self.starts[at], self.stops[at]):
-            # A duplicate, if it says the same.
+            # A duplicate, if the bytes are the same.
             return self.parts[at].data[start - stop :] == fragment.data[start - stop :]
         if at < len(self.starts) and self.starts[at] < stop:
             return False
@@ -74,7 +74,7 @@ class _Packet:
         return True
 
     def join(self) -> bytes | None:
-        """The whole packet, with the length it now has; None while a part is missing."""
+        """The whole packet with its new length; None while a part is missing."""
         if self.payload != self.total:
             return None
         head = bytearray(self.head)
@@ -84,7 +84,7 @@ class _Packet:
         )
         at, base = (2, 0) if head[0] >> 4 == 4 else (4, 40)
         total = len(head) - base + len(body)
-        # Zero means "as long as it is"; the headers may make it longer than a length can say.
+        # Zero means "to the end": with its headers the packet may not fit the length field.
         head[at : at + 2] = (total if total <= _LARGEST else 0).to_bytes(2, "big")
         return bytes(head) + body
 
@@ -102,7 +102,7 @@ class Fragments:
         """Fragments given up since this list was last emptied by its reader."""
 
     def add(self, packet: bytes, extension: int, ts_ns: int, offset: int) -> bytes | None:
-        """Take an IP packet that is a fragment; give the whole packet if it is the last one.
+        """Take an IP packet that is a fragment; return the whole packet if it completes it.
 
         Args:
             packet: from the IP header on, as far as it was captured.
@@ -151,7 +151,7 @@ class Fragments:
         return whole
 
     def close(self) -> None:
-        """Give up all that is waiting."""
+        """Give up everything that is waiting."""
         while self._waiting:
             self._give_up(next(iter(self._waiting)), "its other fragments did not come")
 

@@ -18,7 +18,7 @@ _FOREIGN = {
     b"\x34\xcd\xb2\xa1": _MODIFIED,
     b"\xfd7zXZ\0": "a file packed with xz, which cannot be read; unpack it with xz -d",
 }
-"""First bytes of captures that would be taken for raw ones, and what they are."""
+"""First bytes of unsupported files that would be taken for raw captures, and what they are."""
 
 
 def packet_reader(
@@ -27,13 +27,13 @@ def packet_reader(
     state: PcapState | PcapngState | None = None,
     until: int = NO_END,
 ) -> PcapReader | PcapngReader | None:
-    """What reads the packets in a window; None if it shows no packet capture.
+    """The reader of the packets in a window; None if it is not a packet capture.
 
     Args:
         window: whose first byte is that of the file, or of a record if `state` is given.
         kernel: compiled or interpreted.
         state: of another reader that came to this record.
-        until: offset in the file; records that start there or behind it are left out.
+        until: offset in the file; records that start at or after it are left out.
 
     Raises:
         SourceError: the file cannot be read, or is a capture of a kind that is not supported.

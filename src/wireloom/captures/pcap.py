@@ -1,13 +1,13 @@
-"""pcap: a header of 24 bytes, then records of 16 bytes and a packet each.
+"""pcap: a header of 24 bytes, then records: a header of 16 bytes and a packet each.
 
 Microseconds or nanoseconds, either byte order, and several files joined end to end. A record has no
 check value, so one is believed only when a record of about the same time follows it. Where none
 does, either its length or the header behind it is damaged. A chain of good records that starts
-*inside* the record, or where it would end had it been captured whole, tells the first; otherwise
-the record is good, and the bytes behind it are skipped up to the next chain. Where a record of
-another time follows, they are not: clocks are set, and captures are merged. A chain that starts
-there proves both; without one, only a chain inside the record that is of its own time can tell that
-its length is damaged, never small numbers in a payload.
+*inside* the record, or where it would end had it been captured whole, proves that its length is;
+otherwise the record is good, and the bytes behind it are skipped up to the next chain. A record of
+quite another time is not skipped: clocks are set, and captures are merged. A chain that starts
+there proves both records; without one, only a chain inside the record that is of its own time can
+prove that its length is damaged, never small numbers in a payload.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _MAGICS = {
     b"\xa1\xb2\x3c\x4d": (True, 1_000_000_000),
     b"\x4d\x3c\xb2\xa1": (False, 1_000_000_000),
 }
-"""First bytes of a file → whether it is big-endian, and ticks in a second."""
+"""First bytes of a file → whether it is big-endian, and ticks per second."""
 _FIRST = (False, 1_000_000, 1, True)
-"""The state before anything was read."""
+"""The state before anything is read."""
 
 
 def is_pcap(head: bytes | memoryview) -> bool:
@@ -64,22 +64,22 @@ class PcapReader(PacketReader):
     def __init__(
         self, window: Window, kernel: Kernel, state: PcapState | None = None, until: int = NO_END
     ) -> None:
-        """As every reader; with the state of another one that came to the record in front."""
+        """As for every reader; `state` is that of another reader that has come to this record."""
         super().__init__(window, kernel, until)
         self._is_started = state is not None
         self._is_big, self._ticks, self._link, self._is_strict = state or _FIRST
         self._inside = 0
         """End of the record at `_bad`, while it is not known which of the two is damaged."""
         self._whole = 0
-        """Its end if it was captured whole, and its header says otherwise by mistake."""
+        """Its end if it was captured whole and its captured length is wrong."""
         self._is_jump = False
-        """Whether a record stands behind it all the same, of quite another time."""
+        """Whether it is followed by a record after all, but of quite another time."""
         self._near = -1
         """Time in seconds that a chain inside the record must have; -1: any."""
 
     @property
     def state(self) -> PcapState:
-        """What another reader has to know to go on at `position`."""
+        """What another reader needs to know to continue at `position`."""
         return PcapState(self._is_big, self._ticks, self._link, self._is_strict)
 
     def _go_on(self, rows: Any) -> Iterable[Damage]:
@@ -122,7 +122,7 @@ class PcapReader(PacketReader):
         return captured <= MAX_RECORD and captured <= length < 1 << 24 and ticks < 10**9
 
     def _is_empty(self, pos: int) -> bool:
-        """Whether the header at `pos` is of no time and no bytes, or that of a file."""
+        """Whether the header at `pos` has no time and no bytes, or is that of a file."""
         seconds, _, captured, _ = self._record(pos)
         return captured == 0 and (seconds == 0 or self._is_file(pos))
 
@@ -153,13 +153,13 @@ class PcapReader(PacketReader):
             self._more(self._pos)
         elif stop in (RECORDS_BAD, RECORDS_JUMP) and rows.count == 0:
             return self._suspect(rows, is_jump=stop == RECORDS_JUMP)
-        # With packets in hand the rest waits: they lie in this window.
+        # If there are packets, the rest waits: they lie in this window.
         return ()
 
     def _suspect(self, rows: Any, is_jump: bool) -> Iterable[Damage]:
-        """No record stands at the current place, or none behind the one that does.
+        """There is no record at the current place, or none behind the one there.
 
-        One of another time, a jump, may be no record either.
+        One of another time (a jump) may not be a record either.
         """
         data, pos = self.window.data, self._pos
         if self._is_file(pos):
@@ -176,7 +176,7 @@ class PcapReader(PacketReader):
             self._accept(rows, following)
             return ()
         self._bad = self.window.base + pos
-        # From the next byte on: one that is too many in front of a header makes it look like one.
+        # From the next byte on: a header with a stray byte in front may look like one, too.
         self._searched = self._bad + 1
         self._inside = self._whole = 0
         self._is_jump = is_jump
@@ -195,14 +195,14 @@ class PcapReader(PacketReader):
         return ()
 
     def _is_file(self, pos: int) -> bool:
-        """Whether the header of another file stands at `pos`."""
+        """Whether the header of another file is at `pos`."""
         if not is_pcap(self.window.data[pos : pos + 4]):
             return False
         order = ">" if self.window.data[pos] == 0xA1 else "<"
         return bytes(self.window.data[pos + 4 : pos + 8]) == struct.pack(order + "HH", 2, 4)
 
     def _accept(self, rows: Any, stop: int) -> None:
-        """Take the record at the current place, which ends at `stop`, without a look behind it."""
+        """Take the record at the current place, which ends at `stop`, without checking the next."""
         self._kernel.pcap_records(
             rows,
             self.window.data[:stop],
@@ -257,7 +257,7 @@ class PcapReader(PacketReader):
         if rows.stop == RECORDS_END:
             self.is_done = True
             return self._found(end)
-        # While it is not known which record is damaged, all of the first one is kept.
+        # Until it is known which record is damaged, all of the first one is kept.
         return self._wait(start, start if self._inside else at)
 
     def _jump(self, rows: Any, start: int, following: int) -> Iterable[Damage]:
@@ -298,7 +298,7 @@ class PcapWriter:
         file.write(header)
 
     def write(self, ts_ns: int, packet: bytes, length: int | None = None) -> None:
-        """Append a packet; `length` is that on the wire, if only a part of it is given.
+        """Append a packet; `length` is its length on the wire, if only a part of it is given.
 
         Raises:
             EncodeError: the time does not fit: it is before 1970 or after 2105.

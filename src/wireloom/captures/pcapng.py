@@ -1,9 +1,9 @@
-"""pcapng: blocks whose length stands on both ends; sections, interfaces and packets among them.
+"""pcapng: blocks with their length at both ends; some are sections, interfaces and packets.
 
 Several sections (each in its own byte order), several interfaces with their own resolution and time
-offset, enhanced, simple and old packet blocks; blocks of other kinds are stepped over and counted.
-The two lengths of a block prove each other, so a damaged one is found at once, and the search for
-the next good block looks for two in a row.
+offset, enhanced, simple and old packet blocks; blocks of other kinds are skipped and counted.
+The two lengths of a block check each other, so damage is found at once, and the search for the next
+good block looks for two in a row.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _ORDERS = {b"\x1a\x2b\x3c\x4d": True, b"\x4d\x3c\x2b\x1a": False}
 _IF_TSRESOL = 9
 _IF_TSOFFSET = 14
 _MAX_INTERFACES = 4096
-"""Interfaces of one section; each costs memory as long as the section lasts."""
+"""Interfaces of one section; each takes memory as long as the section lasts."""
 _MAX_GUESSED = 16
-"""Interfaces that packets may name without a description; damage took it."""
+"""Interfaces that packets may name without a description, which damage may have destroyed."""
 _NO_LINK = -1
 _NO_CLOCK = 1 << 62
-"""An offset that no time fits: packets of guessed interfaces have none."""
+"""An offset that makes every time invalid: packets of guessed interfaces have none."""
 
 
 def is_pcapng(head: bytes | memoryview) -> bool:
@@ -61,7 +61,7 @@ class PcapngReader(PacketReader):
     def __init__(
         self, window: Window, kernel: Kernel, state: PcapngState | None = None, until: int = NO_END
     ) -> None:
-        """As every reader; with the state of another one that came to the block in front."""
+        """As for every reader; `state` is that of another reader that has come to this block."""
         super().__init__(window, kernel, until)
         self._is_big = state is not None and state.is_big
         self._interfaces: Any = self._kernel.Interfaces()
@@ -71,7 +71,7 @@ class PcapngReader(PacketReader):
 
     @property
     def state(self) -> PcapngState:
-        """What another reader has to know to go on at `position`."""
+        """What another reader needs to know to continue at `position`."""
         return PcapngState(self._is_big, tuple(self._known))
 
     def _add(self, link: int, snap: int, resolution: int, offset: int) -> None:
@@ -99,7 +99,7 @@ class PcapngReader(PacketReader):
         elif stop == RECORDS_BAD:
             left = len(window.data) - self._pos
             size = self._word(4) if left >= 8 else 0
-            # Only a good length is waited for, so that chunks make no difference.
+            # Only a good length is waited for, so that the chunking makes no difference.
             if left < 12 or (left < size <= MAX_BLOCK and size % 4 == 0):
                 self._suspect("truncated", "the file ends inside a block")
             else:
@@ -172,7 +172,7 @@ class PcapngReader(PacketReader):
         return (unknown_link(self._name, self.window.base + start, link),)
 
     def _packet(self) -> Iterable[Damage]:
-        """A packet block that contradicts itself, or names an interface nobody described."""
+        """A packet block that contradicts itself, or names an interface that was not described."""
         size = self._word(4)
         kind = self._word(0)
         start = self._pos
@@ -260,7 +260,7 @@ class PcapngWriter:
         self._file.write(struct.pack(self._order + "I", kind) + size + body + size)
 
     def add_interface(self, link_type: int, name: str = "") -> int:
-        """Describe one more interface; give its number for `write`."""
+        """Describe one more interface; return its number for `write`."""
         options = self._option(2, name.encode()) if name else b""
         options += self._option(_IF_TSRESOL, b"\x09") + self._option(0, b"")
         self._block(1, struct.pack(self._order + "HHI", link_type, 0, 0) + options)
@@ -270,7 +270,7 @@ class PcapngWriter:
     def write(
         self, ts_ns: int, packet: bytes, length: int | None = None, interface: int = 0
     ) -> None:
-        """Append a packet; `length` is that on the wire, if only a part of it is given.
+        """Append a packet; `length` is its length on the wire, if only a part of it is given.
 
         Raises:
             EncodeError: the time is before 1970 or does not fit, or there is no such interface.

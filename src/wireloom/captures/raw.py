@@ -1,4 +1,4 @@
-"""Raw captures: frames back to back, as they are on a stream; no packets, and no times."""
+"""Raw captures: frames back to back, as on a stream, without packets or times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NO_MARKS = memoryview(b"").cast("q")
 
 
 def read_raw(window: Window, stream: Stream) -> Iterator[StreamData | StreamEnd]:
-    """The bytes of a raw capture, as one stream; a first chunk has been read.
+    """The bytes of a raw capture as one stream; the first chunk has been read already.
 
     Raises:
         SourceError: the file cannot be read.

@@ -1,7 +1,7 @@
-"""One's own traffic → a capture: byte streams written as the packets they could have been.
+"""A program's own traffic → a capture: byte streams as the packets that might have carried them.
 
 Services record what crossed their sockets without seeing packets. `Recorder` makes up the headers,
-with right lengths, sequence numbers and checksums, so that every tool reads the result.
+with correct lengths, sequence numbers and checksums, so that every tool reads the result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Endpoint = tuple[str, int]
 RAW_IP = 101
 """Link type of packets without a link header."""
 _SEGMENT = 16_384
-"""Most payload of one made-up segment: a packet's length has 16 bits."""
+"""Largest payload of one made-up segment: a packet's length has 16 bits."""
 _FIN, _SYN, _PSH, _ACK = 1, 2, 8, 16
 
 
@@ -40,7 +40,7 @@ def _packed(address: str) -> bytes:
 
 
 def _pair(src: str, dst: str) -> tuple[bytes, bytes]:
-    """Both addresses in one version of IP."""
+    """Both addresses in the same version of IP."""
     a, b = _packed(src), _packed(dst)
     if len(a) != len(b):
         # An IPv4 peer of an IPv6 socket.
@@ -123,7 +123,7 @@ class Recorder:
         """Record one UDP datagram.
 
         Raises:
-            EncodeError: an address is not an IP address, or the data are too long.
+            EncodeError: an address is not an IP address, or the data is too long.
         """
         if len(data) > 0xFFFF - 28:
             raise EncodeError(f"a datagram cannot have {len(data)} bytes")

@@ -1,14 +1,14 @@
-"""One large packet capture, several readers, the same packets as in one pass.
+"""Packet captures cut into ranges: several readers, the same packets as in one pass.
 
-A file is cut into parts of about the same size. At each cut a chain of packet records (pcap) or
-blocks (pcapng) is looked for; then the records of all parts are walked at the same time, without
-looking at packets. A seam holds if the walk of the part before came to exactly that place, knowing
+A file is cut into parts of about the same size. Near each cut a chain of packet records (pcap) or
+blocks (pcapng) is searched for; then the records of all parts are walked at the same time, without
+looking at packets. A seam holds if the walk of the part before ended at exactly that place, knowing
 exactly what the part behind it assumed (byte order, link type, interfaces). If not, because a
 payload looked like records, damage lay across the seam or an interface was described late, the part
 behind it is walked again from where the one before ended. Nothing is taken on trust: a file made to
 mislead costs time, never a packet.
 
-What comes out are ranges that can be sent to other processes. Reading all of them, one after the
+The result is ranges that can be sent to other processes. Reading all of them, one after the
 other, gives the packets and the damage that one pass over the file gives.
 """
 
@@ -35,20 +35,20 @@ from wireloom.kernel.packets.records import RECORDS_FOUND
 __all__ = ["PacketRange", "RangeReader", "packet_ranges"]
 
 _ROWS = 1 << 14
-"""Packets looked at in one go."""
+"""Packets read at a time."""
 _LOOK = 4 << 20
-"""Bytes in which the start of a part is looked for; if it is not there, no part starts there."""
+"""Bytes searched for the start of a part; if there is none, no part starts there."""
 
 
 @dataclass(frozen=True, slots=True)
 class PacketRange:
-    """A part of a packet capture that can be read by itself."""
+    """A part of a packet capture that can be read independently."""
 
     path: str
     start: int = 0
     """Offset in the file where it begins."""
     end: int | None = None
-    """Offset where the next one begins; None: it goes to the end of the file."""
+    """Offset where the next one begins; None: it extends to the end of the file."""
     state: PcapState | PcapngState | None = None
     """What a reader knows at `start`; None at the start of the file."""
 
@@ -61,7 +61,7 @@ def packet_ranges(
     The whole file is read once, by `workers` threads. A compressed file is one range.
 
     Raises:
-        OptionError: the file is not a packet capture, or there are no parts.
+        OptionError: the file is not a packet capture, or `parts` is not positive.
         SourceError: the file cannot be read.
     """
     if parts < 1:
@@ -95,7 +95,7 @@ class RangeReader:
             until = NO_END if part.end is None else part.end
             reader = packet_reader(window, kernel, part.state, until)
             if reader is None:
-                raise OptionError(f"{part.path} is no pcap or pcapng capture")
+                raise OptionError(f"{part.path} is not a pcap or pcapng capture")
         except BaseException:
             self.source.close()
             raise
@@ -129,11 +129,11 @@ class RangeReader:
 
     @property
     def state(self) -> PcapState | PcapngState:
-        """What a reader that goes on at `position` has to know."""
+        """What a reader that continues at `position` needs to know."""
         return self._reader.state
 
     def read(self, rows: Any) -> list[Damage]:
-        """Fill `rows` (the kernel's `Packets`) with the next packets; give the damage on the way.
+        """Fill `rows` (the kernel's `Packets`) with the next packets; return the damage.
 
         Raises:
             SourceError: the file cannot be read.
@@ -173,13 +173,13 @@ class _Splitter:
         at, state = 0, None
         for walk, stop in zip(walks, bounds[1:], strict=True):
             if at >= stop and stop != bounds[-1]:
-                continue  # the part before had to go on to behind this one
+                continue  # the part before had to continue past this one
             if (walk.start, walk.state) != (at, state):
                 walk = self._walk(at, state, stop)
             if walk.end > at:
                 found.append(PacketRange(self.path, at, walk.end, state))
             at, state = walk.end, walk.end_state
-        # Whatever comes behind the last seam is for the last range, also if the file grows.
+        # Everything behind the last seam belongs to the last range, even if the file grows.
         last = found.pop() if found else PacketRange(self.path)
         return [*found, PacketRange(self.path, last.start, None, last.state)]
 
@@ -200,7 +200,7 @@ class _Splitter:
             return _Walk(start, state, reader.position, reader.state)
 
     def _chain(self, first: int) -> int:
-        """The first place from `first` on where records seem to stand; -1 if there is none near."""
+        """The first place from `first` on that looks like records; -1 if there is none nearby."""
         rows = self._kernel.Packets(1)
         is_big = self._assumed.is_big
         with ByteSource(self.path) as source:

@@ -1,9 +1,9 @@
-"""Packets → streams: drives the kernel's reassembly, and keeps its memory within limits.
+"""Packets → streams: drives the kernel's reassembly and keeps its memory within limits.
 
-The policy, which the kernel carries out packet by packet (so that it does not depend on how the
-capture is cut into chunks):
+The policy, which the kernel applies packet by packet, so that the result does not depend on how the
+capture is cut into chunks:
 
-* **Streams.** One a direction. A SYN starts one at the byte behind it; without a SYN it starts with
+* **Streams.** One per direction. A SYN starts one at the byte behind it; without a SYN it starts with
   the first payload. Another SYN, or three segments in a row far away from what is expected, end it
   and start the next one between the same ports (``#2``); the first two of the three are set aside
   until then, and dropped as ``stray`` if no third comes. FIN and RST close it; what comes after
@@ -14,23 +14,24 @@ capture is cut into chunks):
 * **Tunnels.** Packets in PPP, PPPoE, MPLS, GRE (ERSPAN too), IP in IP, EtherIP and behind
   authentication headers are read like others; those in UDP if `ReassemblyLimits.tunnels` says so.
 * **Order.** The first capture of a byte wins. Segments behind a hole are held until it is filled.
-  It is given up, and becomes a `Gap`, when `ReassemblyLimits` are reached or the stream ends; data
-  that comes for it later is `Dropped` as ``late``. Nothing is ever filled in.
-* **Cut packets.** What the capture program did not keep of a packet is a gap at once.
+  The hole is given up and becomes a `Gap` when `ReassemblyLimits` are reached or the stream ends;
+  data that arrives for it later is `Dropped` as ``late``. Nothing is ever made up to fill one.
+* **Cut packets.** What the capture program cut off a packet is a gap at once.
 * **One way.** Acknowledgements are not looked at, so one direction is enough, at the same cost.
 * **Damage.** In a stream whose checksums are right, a segment with a wrong one waits for a right
   copy, which then takes its place; the wrong one is dropped as ``checksum``. If none comes within
-  the limits, it is used after all where its place is certain: next to other bytes of the stream,
-  and told of as `Suspect`. A right copy that comes even later is dropped as ``conflict``, and
+  the limits, it is used after all where its place is certain, next to other bytes of the stream,
+  and reported as `Suspect`. A right copy that comes even later is dropped as ``conflict`` and
   counted.
-* **Network cards** join segments and leave checksums to fill in (GRO, LRO, TSO). A wrong checksum
-  of a packet longer than an MTU, one that is zero or only begun, or every fourth one wrong: from
-  there on the stream's checksums mean nothing, and nothing is dropped for them.
-* **First segments.** Where only a segment with a wrong one tells where a stream is (the first one,
-  or one away from its SYN), the next payload decides: if its checksum is right and it does not
+* **Network cards** join segments and leave checksums to be filled in (GRO, LRO, TSO). After a wrong
+  checksum in a packet longer than an MTU, one that is zero or only the pseudo-header's, or when
+  more than a quarter are wrong, the stream's checksums mean nothing and nothing is dropped for
+  them.
+* **First segments.** Where only a segment with a wrong checksum shows where a stream is (the first
+  one, or one away from its SYN), the next payload decides: if its checksum is right and it does not
   continue that segment, a new stream starts with it.
-* **Memory.** Held bytes are limited for each flow and in total, and so is the number of flows: when
-  there are too many, the half that was silent longest is ended (``evicted``).
+* **Memory.** Held bytes are limited per flow and in total, and so is the number of flows: if there
+  are too many, the half that has been silent longest is ended (``evicted``).
 """
 
 from __future__ import annotations
@@ -100,27 +101,27 @@ class ReassemblyLimits:
     max_flow_packets: int = 2048
     """Segments held behind the holes of one stream: about one large TCP window."""
     max_flow_bytes: int = 4 << 20
-    """Bytes held for one stream, with 64 more for each segment."""
+    """Bytes held for one stream, plus 64 for each segment."""
     max_bytes: int = 64 << 20
     """Bytes held in total; above that the oldest holes are given up until half is left."""
     max_wait_ns: int = 60_000_000_000
-    """Capture time for which a hole may stop a stream: longer than retransmissions take."""
+    """How long a hole may hold up a stream, in capture time: longer than retransmissions take."""
     max_ahead: int = 1 << 30
-    """Bytes from the expected to a later sequence number that is still believed: the largest
-    window TCP knows."""
+    """How far ahead of the expected sequence number one is still believed, in bytes: the largest
+    window that TCP has."""
     max_behind: int = 64 << 20
-    """Bytes back to an earlier one that counts as a retransmission."""
+    """How far behind it one still counts as a retransmission, in bytes."""
     max_flows: int = 1 << 18
-    """Flows known at a time, at some 300 bytes each."""
+    """Flows known at a time, some 300 bytes each."""
     max_fragment_bytes: int = 4 << 20
-    """IP fragments that wait for others, with 256 bytes more for each."""
+    """Bytes of IP fragments that wait for others, plus 256 for each."""
     max_fragment_packets: int = 1024
     """Packets that wait for fragments."""
     max_fragment_wait_ns: int = 30_000_000_000
     """After this time the same identification is another packet (RFC 791: 15 s, hosts: 30 s)."""
     tunnels: tuple[str, ...] = ()
-    """What is read inside of UDP datagrams, on its own port: ``vxlan``, ``geneve``, ``gtp``. Other
-    encapsulations need no option."""
+    """Tunnels that are read inside UDP datagrams, on their usual ports: ``vxlan``, ``geneve``,
+    ``gtp``. Other encapsulations need no option."""
 
     def __post_init__(self) -> None:
         """Check them.
@@ -150,19 +151,19 @@ class PacketCounts:
     """IP packets of other protocols."""
     not_ip: int = 0
     tunnel: int = 0
-    """Packets that carry others in a way that is not read: encrypted, compressed, by option."""
+    """Packets that carry others unread: encrypted, compressed, or in a tunnel not asked for."""
     fragments: int = 0
     """IP fragments; the packets they make are not counted again."""
     damaged: int = 0
     """Packets whose headers cannot be read; each is a `Damage`."""
     other_bytes: int = 0
-    """Captured bytes of these packets, with all headers."""
+    """Captured bytes of these packets, headers included."""
     not_ip_bytes: int = 0
     tunnel_bytes: int = 0
 
     @property
     def left_out(self) -> dict[str, tuple[int, int]]:
-        """Packets and bytes of what is in no stream, by what it is; without what does not occur."""
+        """Packets and bytes that are in no stream, by kind; only kinds that occur."""
         found = {
             "not_ip": (self.not_ip, self.not_ip_bytes),
             "other_protocol": (self.other, self.other_bytes),
@@ -184,7 +185,7 @@ class Reassembler:
         self.evicted = 0
         """Streams ended because there were too many flows."""
         self._batch = batch
-        self._room = 0  # packets that there are pieces for: those of a small file need few
+        self._room = 0  # packets that there is room for: a small file needs little
         self._pieces: Any = self._kernel.StreamEvents(1, 1)
         self._streams: Any = self._kernel.Streams(
             self._pieces,
@@ -222,16 +223,16 @@ class Reassembler:
         return count
 
     def enlarge(self, batch: int) -> None:
-        """From now on, let so many packets go by before events are made of them."""
+        """From now on, make events only after this many packets."""
         self._batch = batch
 
     def _make_room(self, packets: int) -> None:
-        """See that there are pieces for that many packets at a time; nothing is in them now."""
+        """Make room for that many packets at a time; there must be none in it now."""
         wanted = min(packets, self._batch)
         if wanted > self._room:
             # Most batches are full ones: only a file that is a single small batch needs less.
             self._room = self._batch if self._room else wanted
-            # What one packet may set free comes on top.
+            # Segments that one packet may release come on top.
             most = self._room + 7 * self._limits.max_flow_packets + 64
             self._pieces = self._kernel.StreamEvents(most, 1)
             self._streams.use(self._pieces)
@@ -246,7 +247,7 @@ class Reassembler:
     ) -> list[Event]:
         """The events of a batch of packets that lie in `data`, which is at `base` in the file.
 
-        Packets that are not in `data` as they are in the file have their offsets there in `places`.
+        If packets do not lie in `data` as they do in the file, `places` has their offsets there.
         """
         self._source = source
         self._places = places
@@ -310,7 +311,7 @@ class Reassembler:
         self._streams.finish(flow, why)
 
     def _evict(self) -> None:
-        """End the half of the flows that was silent longest; number the others anew."""
+        """End the half of the flows that has been silent longest; renumber the others."""
         order = self._streams.flows.by_silence(min(self._flows.count, self._limits.max_flows))
         half = len(order) // 2
         for flow in order[: len(order) - half]:
@@ -333,7 +334,7 @@ class Reassembler:
         self._lost_fragments()
         if whole is None:
             return
-        # The store may move only while nothing points into it; twice: it may have to be held.
+        # The store may move only while nothing points into it. Twice: it may have to be held.
         self._gather(data)
         self._streams.make_room(self._flows.count + 1, 2 * len(whole))
         held = self._streams.held
@@ -409,7 +410,7 @@ class Reassembler:
             pieces.run_mark,
             pieces.run_mark[1:],
         )
-        # As lists: an element of a kernel's array costs more than a whole row of these.
+        # As lists: reading an element of a kernel's array costs more than a row of these.
         rows = zip(*(memoryview(c)[: pieces.run_count].tolist() for c in columns), strict=True)
         streams, add = self._open, self._events.append
         for run, (kind, number, offset, length, at, mark, next_mark) in enumerate(rows):
@@ -449,7 +450,7 @@ class Reassembler:
         src, dst = _address(key[:width]), _address(key[width : 2 * width])
         src_port, dst_port = key[-8] << 8 | key[-7], key[-6] << 8 | key[-5]
         age = self._streams.flows.age_of(flow)
-        # After an eviction nothing tells which flows were seen before it.
+        # After an eviction it is not known which flows were seen before it.
         late = f"e{age}" if age else ""
         name = f"{protocol} {_show(src)}:{src_port} > {_show(dst)}:{dst_port} #{turn}{late}"
         return Stream(number, name, protocol, self._source, src, src_port, dst, dst_port, turn)

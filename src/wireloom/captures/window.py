@@ -41,7 +41,7 @@ class Window:
         return self._buffer[: self._used]
 
     def advance(self, pos: int) -> None:
-        """Let go of the bytes before `pos`, and read the next chunk.
+        """Release the bytes before `pos`, and read the next chunk.
 
         Raises:
             SourceError: reading fails.
@@ -56,12 +56,12 @@ class Window:
             self._buffer[:left] = self._buffer[pos : self._used]
         self.base += pos
         room, source = self._buffer[left : left + self.chunk], self.source
-        # The next bytes of a pipe may be long in coming: those that are there are looked at.
+        # The next bytes of a pipe may take long: those that are there are used at once.
         count = source.read_some(room) if source.is_live else source.read_into(room)
         self._used = left + count
         self.is_end = count < (1 if source.is_live else self.chunk)
 
 
 def _room(size: int) -> memoryview:
-    """Memory of which only what is used is touched: most of it is not, for a small file."""
+    """Memory whose pages cost nothing until they are used: a small file uses few."""
     return memoryview(mmap(-1, size))

@@ -1,11 +1,11 @@
 """The command line: one file per command in this package.
 
 A module here whose name has no leading underscore is a command: its `command` is what runs. Modules
-are imported when their command is asked for, and import what is heavy only when it runs, so that
+are imported when their command is used, and import what is heavy only when it runs, so that
 ``wireloom --help`` is instant.
 
 Data goes to stdout, notes to stderr. Exit status: 0 all well, 1 something is wrong with the data,
-2 wrong usage, 130 interrupted, 141 nobody reads the output any more.
+2 wrong usage, 130 interrupted, 141 the reader of the output is gone.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CLOSED_PIPE = 141
 @contextlib.contextmanager
 def _quiet_exits() -> Iterator[None]:
     """Turn the errors a user can cause into a message and an exit status, never a traceback."""
-    # An odd locale must not make a character that it lacks an error.
+    # A character that the locale lacks must not be an error.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -46,7 +46,7 @@ def _quiet_exits() -> Iterator[None]:
         # Here and not at interpreter exit, where a closed pipe could no longer be caught.
         sys.stdout.flush()
     except BrokenPipeError:
-        # What is still buffered must go somewhere, or Python complains when it exits.
+        # What is still buffered must go somewhere, or Python complains at exit.
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise click.exceptions.Exit(CLOSED_PIPE) from None
@@ -65,7 +65,7 @@ def _quiet_exits() -> Iterator[None]:
 
 
 def _unraisable(unraisable: sys.UnraisableHookArgs) -> None:
-    """An interrupt that came where nothing can be raised, such as a destructor, comes again."""
+    """An interrupt that came where nothing can be raised, such as a destructor, is repeated."""
     if unraisable.exc_type is KeyboardInterrupt:
         threading.Timer(0.05, _thread.interrupt_main).start()
     else:
@@ -79,7 +79,7 @@ class _Commands(Group):
     """Whether this process runs one command, and nothing else."""
 
     def __call__(self, *args: Any, **settings: Any) -> Any:
-        """Run as a program does; others call `main`."""
+        """Run as a program; library code and tests call `main`."""
         self.is_program = True
         return super().__call__(*args, **settings)
 
@@ -99,7 +99,7 @@ class _Commands(Group):
 
 def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version  # takes as long to import as all commands
+        from importlib.metadata import version  # its import takes as long as that of all commands
 
         click.echo(f"wireloom {version('wireloom')}")
         ctx.exit()

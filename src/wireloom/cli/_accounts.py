@@ -1,4 +1,4 @@
-"""What became of every byte, in few lines and as JSON."""
+"""What became of every byte, in a few lines and as JSON."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ HINTS = {
     "unknown_format": "say what is spoken with --ports or --format",
     "nclsid": "the model that declares the class goes to --model",
 }
-"""What may help, by code."""
+"""Hints, by error code."""
 LEFT_OUT = {
     "not_ip": "not IP",
     "other_protocol": "other protocol",
     "encapsulated": "encapsulated, not read",
 }
-"""What packets in no stream are called."""
+"""Names for packets in no stream."""
 _WIDE_KEY = frozenset(column.name for column in KEY)
 UNKNOWN = "unrecognised"
-"""What streams of no known format are called."""
+"""Name for streams of unknown format."""
 
 
 def summary_lines(totals: Totals, noun: str = "frame") -> Iterator[str]:
@@ -45,7 +45,7 @@ def summary_lines(totals: Totals, noun: str = "frame") -> Iterator[str]:
             yield f"{format or UNKNOWN}: {_sentence(account, noun)}"
     yield from left_out_lines(totals)
     if not totals.is_balanced:
-        yield "warning: the bytes do not sum up; this is a mistake in wireloom"
+        yield "warning: the bytes do not add up; this is a bug in wireloom"
     yield from problem_lines(totals)
 
 
@@ -69,14 +69,14 @@ def left_out_lines(totals: Totals) -> Iterator[str]:
 
 
 class WideNotes:
-    """What would make a column of the wide table emptier than one might think."""
+    """What makes columns of the wide table emptier than expected."""
 
     def __init__(self) -> None:
         self._filled: dict[str, int] = {}
         self._misfits = 0
 
     def watch(self, found: Iterable[tuple[str, pa.RecordBatch]]) -> Iterator[Any]:
-        """The same batches; those of the wide table are looked at."""
+        """Pass batches on, looking at those of the wide table."""
         for name, batch in found:
             if name == "wide":
                 self._add(batch)
@@ -101,7 +101,7 @@ class WideNotes:
 
 
 def to_json(totals: Totals) -> dict[str, Any]:
-    """The sums as JSON has them."""
+    """The sums for JSON."""
     formats = {name or UNKNOWN: account.to_dict() for name, account in totals.formats.items()}
     return {
         "formats": dict(sorted(formats.items())),
@@ -127,7 +127,7 @@ def _sentence(account: Account, noun: str) -> str:
         f", {count(account.errors, 'problem')}; {account.captured:,} bytes = "
         f"{account.decoded:,} decoded + {account.quarantined:,} quarantined"
     )
-    # Always all four where packets can be lost or sent twice, so that the sum can be checked.
+    # All four wherever packets can be lost or sent twice, so that the sum can be checked.
     if account.packets or account.gap or account.duplicate:
         line += f" + {account.gap:,} gap + {account.duplicate:,} duplicate"
     if account.missing:

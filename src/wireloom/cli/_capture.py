@@ -1,4 +1,4 @@
-"""Captures on the command line: what is one, and the settings that its options make."""
+"""Captures on the command line: recognising them, and settings from the options."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ __all__ = [
 ]
 
 _HEAD = 12
-"""Bytes that tell a capture from frames back to back."""
+"""Bytes looked at to tell a capture from frames back to back."""
 _PCAPNG = b"\n\r\r\n"
 _ALONE = 8 << 20
-"""Bytes for which more than one worker is not worth it."""
+"""Bytes below which more than one worker is not worth it."""
 
 captures_argument = click.argument(
     "sources",
@@ -77,7 +77,7 @@ _OPTIONS: tuple[Decorator, ...] = (
     click.option(
         "--ports",
         metavar="PORT=FORMAT,…",
-        help="What is spoken on these ports; detected on all others.",
+        help="The formats on these ports; detected on all others.",
     ),
     click.option(
         "--tunnels",
@@ -89,7 +89,7 @@ _OPTIONS: tuple[Decorator, ...] = (
         "--workers",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Threads that decode; as many as are of use when left out.",
+        help="Threads that decode; as many as are useful if left out.",
     ),
 )
 
@@ -114,7 +114,7 @@ def _collecting(options: tuple[Decorator, ...], command: Any) -> Any:
 
 
 def _read_some(stream: BinaryIO, most: int) -> bytes:
-    """What a pipe holds now, without waiting for all of it."""
+    """What a pipe has now, without waiting for all of it."""
     read = cast("Callable[[int], bytes]", getattr(stream, "read1", stream.read))
     return read(most)
 
@@ -122,7 +122,7 @@ def _read_some(stream: BinaryIO, most: int) -> bytes:
 def looked_at(stream: BinaryIO, name: str) -> tuple[bool, BinaryIO]:
     """Whether it is a capture, and the stream again with all of its bytes.
 
-    No more is waited for than must be known: somebody may be typing.
+    It waits for no more bytes than it needs: somebody may be typing.
     """
     if stream.seekable():
         start = stream.tell()
@@ -225,7 +225,7 @@ def open_messages(
         reading: the options of every command that reads frames.
         capturing: those of captures.
         nested: whether options may also be for messages inside others.
-        progress: told how many bytes are done.
+        progress: called with the number of bytes done.
         on_wait: called before a pipe is waited for.
 
     Raises:
@@ -240,7 +240,7 @@ def open_messages(
     if reading.format and capturing.formats:
         raise OptionError("--format and --formats exclude each other")
     if reading.format:
-        # With a named format, an option that is none of it is a mistake.
+        # If the format is named, an option that it does not have is a mistake.
         format = get(reading.format)
         own = reading.split(format)[0] if nested else reading
         format.check_options(own.for_format(format))
@@ -259,10 +259,10 @@ def open_messages(
 
 
 def spare_pandas() -> None:
-    """Keep Arrow from importing pandas, of which nothing is needed to read captures.
+    """Keep Arrow from importing pandas, which is not needed to read captures.
 
-    Arrow looks for it whenever it meets a number of Python; the import takes as long as all of a
-    small capture. In a process of others it must stay possible.
+    Arrow looks for it whenever it meets a Python number; the import takes as long as reading a
+    small capture. In other programs it must stay possible.
     """
     root = click.get_current_context().find_root().command
     if getattr(root, "is_program", False):
@@ -270,10 +270,10 @@ def spare_pandas() -> None:
 
 
 class _NoPandas(MetaPathFinder):
-    """Says that there is no pandas."""
+    """An import hook that says that there is no pandas."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        """Nothing, for all others to go on with; an error for pandas."""
+        """None, so that other finders are asked; an error for pandas."""
         if fullname == "pandas":
             raise ModuleNotFoundError("pandas is not needed here", name=fullname)
 
@@ -281,7 +281,7 @@ class _NoPandas(MetaPathFinder):
 def say_unused(
     capture: CaptureReader, reading: DecodeOptions, *, nested: bool, quiet: bool
 ) -> None:
-    """Say which options no stream had a use for."""
+    """Say which options were not used for any stream."""
     from wireloom.format import COMMON_OPTIONS
     from wireloom.formats import get
 

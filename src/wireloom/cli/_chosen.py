@@ -17,13 +17,13 @@ __all__ = ["ChosenSink"]
 _ALWAYS = frozenset((*WHERE, *KEY, "format", "packet", "path", "text", "text_hex")) | frozenset(
     ("error", "reason", "field", "at", "raw")
 )
-"""Columns of rows of any kind: good, though this input may have no such row."""
+"""Columns of any kind of row: valid even if this input has no such row."""
 
 
 class ChosenSink:
-    """Hands rows on, and looks for the columns in them.
+    """Passes rows on, and looks for the columns in them.
 
-    Rows before the first one that has any of the columns wait, as a mere count: they are empty.
+    Rows before the first one that has any of the columns are only counted: they are empty.
     """
 
     def __init__(self, sink: Sink, columns: Sequence[str]) -> None:
@@ -53,7 +53,7 @@ class ChosenSink:
         self._sink.write(row)
 
     def flush(self) -> None:
-        """Show what there is."""
+        """Show the rows so far."""
         self._sink.flush()
 
     def close(self) -> None:
@@ -61,7 +61,7 @@ class ChosenSink:
         self._sink.close()
 
     def check(self, stopped: bool) -> None:
-        """Say which columns no row had; without any rows there is no telling.
+        """Say which columns no row had; if there were no rows, that is not known.
 
         Args:
             stopped: whether a limit ended the rows. A later one may have the column: it is an error

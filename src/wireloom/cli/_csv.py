@@ -1,4 +1,4 @@
-"""Tables as comma-separated values, by Arrow's own writer: rows go out as they come."""
+"""Tables as comma-separated values, by Arrow's own writer: rows are written as they come."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OPTIONS = pacsv.WriteOptions(include_header=False, quoting_style="needed")
 
 
 class CsvTables:
-    """Writes batches of tables. With several tables a first column says which one a row is of."""
+    """Writes batches of tables. With several tables, a first column names the table of each row."""
 
     def __init__(self, stream: IO[str], tables: Mapping[str, Sequence[str]]) -> None:
         """Write the header.
@@ -50,7 +50,7 @@ class CsvTables:
         self._stream.write(out.getvalue().decode("utf-8", "surrogateescape"))
 
     def flush(self) -> None:
-        """Hand on what there is: the next rows may be long in coming."""
+        """Write out what there is: the next rows may take long to arrive."""
         self._stream.flush()
 
 
@@ -70,16 +70,16 @@ def _shown(column: pa.Array) -> pa.Array:
         return pa.array(texts, pa.string())
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
         return column
-    # Times and decimals repeat from row to row, and making texts of them is slow.
+    # Times and decimals repeat from row to row, and converting them to text is slow.
     few = column.dictionary_encode()
     texts = few.dictionary.cast(pa.string())
     if pa.types.is_timestamp(kind):
-        texts = pc.replace_substring(texts, " ", "T")  # as JSON has it
+        texts = pc.replace_substring(texts, " ", "T")  # as in JSON
     return texts.take(few.indices)
 
 
 def _escaped(column: pa.Array) -> pa.Array:
-    # Nearly all text is plain; what is not is looked at one by one.
+    # Nearly all text is plain; the rest is escaped one by one.
     odd = pc.match_substring_regex(column, "[^ -~]")
     if not pc.any(odd).as_py():
         return column

@@ -18,9 +18,9 @@ _ERROR = "bold white on red"
 
 # Columns of a dump: 8 bytes take 6 + 2 + 23 + 2 + 8, 16 bytes take 6 + 2 + 47 + 2 + 16.
 _WIDE = 140
-"""Columns from which 16 bytes a row leave the tree enough room."""
+"""Console width from which 16 bytes per row leave the tree enough room."""
 _NARROW = 100
-"""Columns from which 8 bytes a row do; below, the tree stands under the dump."""
+"""Console width from which 8 bytes per row do; below it, the tree goes under the dump."""
 
 _MAX_VALUE = 200
 _MAX_INDENT = 16

@@ -18,12 +18,12 @@ _encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 
 
 def json_line(value: object) -> str:
-    """One line of JSON. ASCII only, so that nothing in it can steer a terminal."""
+    """One line of JSON. ASCII only, so that nothing in it can control a terminal."""
     return _encode(value)
 
 
 def plain(value: Any) -> Any:
-    """A value of a table as JSON has it: bytes in hex, decimals, dates and times as text."""
+    """A table's value for JSON: bytes in hex; decimals, dates and times as text."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, Decimal):

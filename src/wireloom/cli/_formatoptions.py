@@ -1,7 +1,7 @@
 """The formats' own options on the command line: ``--NAME`` for each that a format declares.
 
-To know them, all formats are imported, which takes longer than the rest of a short command. So it
-is done only where an option is met that the command itself does not have.
+To know them, all formats must be imported, which takes longer than the rest of a short command. So
+that is done only when there is an option that the command itself does not have.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _HELP = (
 
 
 class _Note(click.Option):
-    """A line of the help, and no option."""
+    """A line of the help, not an option."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str]:
-        """What stands for all of them."""
+        """The placeholder for all of them."""
         return "--NAME VALUE", _HELP
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
@@ -49,7 +49,7 @@ class ReadingCommand(Command):
     """A command that reads frames, and so has the options of all formats."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does it, with the options of the formats if there may be one among these."""
+        """As click does, with the options of the formats if the arguments may have one."""
         own = {name for param in self.params for name in (*param.opts, *param.secondary_opts)}
         own.update(self.get_help_option_names(ctx))
         long = {arg.partition("=")[0] for arg in args if arg.startswith("--") and arg != "--"}
@@ -68,7 +68,7 @@ class ReadingCommand(Command):
         return [*found, *(each for each in made if each is not None and each.opts[0] not in taken)]
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
-        """Also the options of the formats."""
+        """Complete the options of the formats, too."""
         ctx.meta[_IS_WANTED] = incomplete.startswith("-")
         return super().shell_complete(ctx, incomplete)
 
@@ -80,7 +80,7 @@ def given_options(ctx: click.Context | None = None) -> dict[str, Any]:
 
 
 def _made(name: str, owners: Sequence[tuple[Format, Option]]) -> click.Option | None:
-    """The option of a name; None if none of them can be written as text."""
+    """The option of a name; None if it cannot be written as text."""
     owners = [each for each in owners if each[1].type != "object"]
     if not owners:
         return None
@@ -94,7 +94,7 @@ def _made(name: str, owners: Sequence[tuple[Format, Option]]) -> click.Option | 
     elif type in ("file", "files"):
         given["type"] = _Files([option.default for _, option in owners])
     elif choices:
-        # Whether it is one says the format that is read: others may have other choices.
+        # The format that is read checks the choice: others may have other choices.
         given["shell_complete"] = lambda ctx, param, text: [
             x for x in choices if x.startswith(text)
         ]
@@ -123,7 +123,7 @@ class _Files(_Path):
         self._words = words
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The text as it is, if all are there."""
+        """The text as it is, if all files exist."""
         for part in value.split(","):
             if part not in self._words:
                 super().convert(part, param, ctx)

@@ -13,13 +13,13 @@ __all__ = ["Aliased", "Command", "Group", "examples"]
 _NAMES = ["-h", "--help"]
 
 
-# A method, because click's `help_option_names` is a property of one call: whoever asks a command
+# A method, because click's `help_option_names` is a property of one call: code that asks a command
 # for its help in another way, as the documentation does, would get another text.
 class Command(click.Command):
     """A command that also takes ``-h``."""
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
-        """Both names, wherever the help is asked for."""
+        """Both names, however the help is asked for."""
         return _NAMES
 
 
@@ -31,7 +31,7 @@ class Aliased(click.Option):
         self._aliases = aliases
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
-        """Have the parser know all spellings."""
+        """Tell the parser all spellings."""
         shown = self.opts
         self.opts = [*shown, *self._aliases]
         super().add_to_parser(parser, ctx)
@@ -67,7 +67,7 @@ class Group(click.Group):
         return super().get_command(ctx, cmd_name)
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
-        """Both names, wherever the help is asked for."""
+        """Both names, however the help is asked for."""
         return _NAMES
 
 

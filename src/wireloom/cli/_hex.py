@@ -28,7 +28,7 @@ def parse_hex(text: str) -> bytes:
     """The bytes that `text` writes down.
 
     Raises:
-        HexError: it is not hex in a form known here; the message says what is in the way.
+        HexError: it is not hex in a form known here; the message says why.
     """
     lines = [line for line in text.splitlines() if line.strip()]
     dump = _parse_dump(lines)
@@ -90,7 +90,7 @@ def _parse_dump(lines: list[str]) -> bytes | None:
         if repeated and 0 <= missing <= _MAX_REPEAT and missing % len(row) == 0:
             out += row * (missing // len(row))
             missing = 0
-        # Offsets that go on where the row before ended are what tells a dump from plain hex.
+        # What tells a dump from plain hex: offsets that continue where the row before ended.
         if missing:
             return None
         repeated = False
@@ -100,7 +100,7 @@ def _parse_dump(lines: list[str]) -> bytes | None:
 
 
 def _row_digits(mark: str, rest: str) -> str | None:
-    """The hex digits of one row, without the column of characters; None when it is no such row."""
+    """The hex digits of one row, without the column of characters; None if it is not such a row."""
     if mark.startswith(":"):
         digits = re.split(r"\s{2,}", rest)[0]
     elif bars := re.search(r"\s\|.*\|\s*$", rest):

@@ -29,17 +29,17 @@ __all__ = [
 ]
 
 CHUNK = 1 << 18
-"""Bytes read at a time: large enough that reading costs nothing, small enough to show progress."""
+"""Bytes read at a time: enough to make reading cheap, few enough to show progress."""
 
 MAX_HEX = 1 << 26
-"""Characters of a hex text that are read; hex is for people, captures are binary."""
+"""Most characters of hex text; hex is for people, captures are binary."""
 
 HEAD = 4096
 """Bytes looked at to tell hex text from binary."""
 
 
 class PathOrDash(click.Path):
-    """A path, or ``-`` for stdin or stdout, whatever files there are."""
+    """A path, or ``-`` for stdin or stdout, even if there is a file of that name."""
 
     # Instead of allow_dash, which in older clicks compares bytes with str.
     def convert(
@@ -48,7 +48,7 @@ class PathOrDash(click.Path):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> str | bytes | os.PathLike[str]:
-        """The value itself, when it may be used."""
+        """The value itself, if it may be used."""
         return value if value == "-" else super().convert(value, param, ctx)
 
 
@@ -62,7 +62,7 @@ file_argument = click.argument(
 
 
 def open_stdin() -> BinaryIO:
-    """The bytes of stdin; a person who must type them is told."""
+    """The bytes of stdin; if it is a terminal, the user is told to type."""
     # Python has no stdin when the caller closed it; the type says otherwise.
     if cast("object", sys.stdin) is None:
         raise click.UsageError("stdin is closed; name a file")
@@ -83,7 +83,7 @@ def open_binary(name: str) -> Iterator[BinaryIO]:
 
 
 def chunks(stream: BinaryIO) -> Iterator[bytes]:
-    """What the stream holds, as it comes: a pipe's bytes are handed on before the chunk is full."""
+    """The stream in chunks: a pipe's bytes are passed on before a chunk is full."""
     read = cast("Callable[[int], bytes]", getattr(stream, "read1", stream.read))
     while chunk := read(CHUNK):
         yield chunk
@@ -102,7 +102,7 @@ class _Joined(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """What is there, at most as much as the buffer holds."""
+        """Read what is available, at most as much as the buffer holds."""
         while not self._rest:
             chunk = next(self._data, None)
             if chunk is None:
@@ -128,7 +128,7 @@ def skip(data: Iterable[bytes], size: int) -> Iterator[bytes]:
 
 
 def lines(data: Iterable[bytes]) -> Iterator[str]:
-    """The lines of a text in UTF-8; bytes that are not become visible marks."""
+    """The lines of a text in UTF-8; invalid bytes become visible marks."""
     pieces: list[bytes] = []  # joined once: a line may span many chunks
     for chunk in data:
         start = 0
@@ -146,7 +146,7 @@ def _text(line: bytes) -> str:
 
 
 def file_size(name: str) -> int | None:
-    """Size of a regular file; None where there is no telling."""
+    """Size of a regular file; None if it is not known."""
     if name == "-" or not os.path.isfile(name):
         return None
     return os.path.getsize(name)

@@ -19,7 +19,7 @@ __all__ = ["Bar", "accounting_table", "bar", "plain_table", "size_text", "spark_
 
 
 class Bar:
-    """A bar that may not be there."""
+    """A progress bar, or none."""
 
     def __init__(
         self, total: Callable[[int], None] | None = None, done: Callable[[int], None] | None = None
@@ -40,12 +40,12 @@ class Bar:
 
 @contextlib.contextmanager
 def spark_session(master: str | None, name: str) -> Iterator[SparkSession | None]:
-    """Spark for one command; None for the master ``none``. One that was running goes on.
+    """Spark for one command; None for the master ``none``. One already running keeps running.
 
     Args:
         master: where it runs; None: on all cores of this machine, or not at all if Spark or its
-            Java are missing here, which is said on stderr.
-        name: what Spark calls it.
+            Java is missing here, which is reported on stderr.
+        name: of the application in Spark.
 
     Raises:
         StateError: Spark was asked for and cannot run.
@@ -119,7 +119,7 @@ def size_text(count: int) -> str:
 
 
 def plain_table(*columns: str) -> Table:
-    """A table without lines; all columns but the first hold numbers."""
+    """A table without rules; all columns but the first hold numbers."""
     from rich.table import Table
 
     made = Table(box=None, pad_edge=False, header_style="dim")

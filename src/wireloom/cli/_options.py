@@ -66,14 +66,14 @@ def suffix_of(path: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DecodeOptions:
-    """How to read: the format, or None to detect it, and what was set for it."""
+    """How to read: the format, or None to detect it, and its options."""
 
     format: str | None = None
     given: Mapping[str, Any] = field(default_factory=dict)
-    """Options by name, as the user typed them: text where `-O` gave them."""
+    """Options by name, as the user typed them: as text if given with `-O`."""
 
     def for_format(self, found: Format) -> dict[str, Any]:
-        """The options of one format, as it takes them; those of others by name are left out.
+        """The options of one format, as it takes them; those named for others are left out.
 
         Raises:
             OptionError: it has no such option, or the value is of the wrong kind.
@@ -166,7 +166,7 @@ class FormatName(_ParamType):
 
 
 class Listed(_ParamType):
-    """Names with commas between them. They are checked by whoever uses them."""
+    """Names with commas between them, checked where they are used."""
 
     name = "list"
 
@@ -271,7 +271,7 @@ def output_options(default: Style, folder: bool = False, files: bool = False) ->
     if folder:
         text += " A folder, or a name that ends with /, gets Parquet files."
     options = (
-        click.option("--json", "style", flag_value="json", help="Write one JSON object a line."),
+        click.option("--json", "style", flag_value="json", help="Write one JSON object per line."),
         click.option("--csv", "style", flag_value="csv", help="Write comma-separated values."),
         click.option("--table", "style", flag_value="table", help="Write a table for people."),
         click.option(

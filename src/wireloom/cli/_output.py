@@ -22,17 +22,17 @@ PART = ".part"
 """The end of a file's name while it is written."""
 
 PIPE_WIDTH = 200
-"""Width of tables that nobody looks at on a terminal."""
+"""Width of tables that do not go to a terminal."""
 
 
 def is_plain(stream: IO[str]) -> bool:
-    """Whether the stream is no terminal, and nobody said how wide to write."""
+    """Whether the stream is not a terminal, and no width was given."""
     return not stream.isatty() and "COLUMNS" not in os.environ
 
 
 @contextlib.contextmanager
 def _created(path: str, force: bool, source: str | None, **how: Any) -> Iterator[IO[Any]]:
-    """A new file, which gets its name when all of it is written; else there is none."""
+    """A new file, which gets its name only once all of it is written."""
     exists = os.path.exists(path)
     if exists and source is not None and _is_same_file(path, source):
         raise click.UsageError(f"{escape(path)} is also the input; write to another file")
@@ -42,7 +42,7 @@ def _created(path: str, force: bool, source: str | None, **how: Any) -> Iterator
         return
     if exists and not force:
         raise click.UsageError(f"{escape(path)} exists; overwrite it with --force")
-    target = os.path.realpath(path)  # what a link points to is replaced, and not the link
+    target = os.path.realpath(path)  # the target of a link is replaced, not the link
     folder, name = os.path.split(target)
     aside = os.path.join(folder, f".{name}.{os.getpid()}{PART}")
     try:
@@ -110,7 +110,7 @@ def make_console(stream: IO[str]) -> Console:
 
 
 def show(console: Console, what: RenderableType) -> None:
-    """Print; where it is no terminal, without the blanks that fill up the lines."""
+    """Print; if it is not a terminal, without trailing blanks."""
     if console.is_terminal:
         console.print(what)
         return

@@ -1,4 +1,4 @@
-"""Record batches → Parquet or Arrow files: complete under their names, or not there at all.
+"""Record batches → Parquet or Arrow files: complete, or not there at all.
 
 Files are written under temporary names and get their own when everything is written. Rows wait
 until they fill a row group; those of all tables together are bounded.
@@ -56,9 +56,9 @@ class Written:
 
 
 def file_schema(table: Table, suffix: str = ".parquet") -> pa.Schema:
-    """The schema of a table's files. Times of day are whole nanoseconds, as Spark has them.
+    """The schema of a table's files. Times of day are integer nanoseconds, for Spark.
 
-    Spark refuses a Parquet file with a TIME, whether or not that column is asked for. In an Arrow
+    Spark refuses a Parquet file with a TIME, even if that column is not read. In an Arrow
     file names are plain text: its dictionaries could not grow from batch to batch.
     """
     plain = arrow_schema(table, spark=True)
@@ -139,7 +139,7 @@ class _Writer:
             self.flush()
 
     def flush(self) -> None:
-        """Write the rows that wait as one row group."""
+        """Write the waiting rows as one row group."""
         if not self._waiting:
             return
         batches, self._waiting = self._waiting, []
@@ -173,7 +173,7 @@ class _Writer:
         self._sink.close()
 
     def finish(self) -> None:
-        """Write what is left; a table without rows has a file too, which tells its columns."""
+        """Write what is left; a table without rows gets a file, too, which has its columns."""
         self.flush()
         if self._writer is None and not self.renames:
             self._open()
@@ -191,7 +191,7 @@ class _Writer:
 class TableFiles:
     """The files of some tables: in a folder, or one file for one table.
 
-    Used as a context: without an error the files get their names when it ends; with one nothing
+    A context manager: the files get their names when it ends without an error; otherwise nothing
     is left of them.
     """
 
@@ -208,11 +208,11 @@ class TableFiles:
         Args:
             target: the folder, or the file if it ends with ``.parquet`` or ``.arrow``.
             tables: what is written, by name.
-            force: whether files that are there already may be replaced.
+            force: whether existing files may be replaced.
             file_bytes: about how large a file of a folder gets before the next is begun.
 
         Raises:
-            UsageError: something is there already, and must not be replaced.
+            UsageError: something exists already, and must not be replaced.
         """
         self.target = target
         self.is_folder = target.suffix not in FILE_SUFFIXES or target.is_dir()
@@ -243,7 +243,7 @@ class TableFiles:
             raise click.UsageError(f"{escape(str(folder))} is a file; name a folder")
         names = "|".join(map(re.escape, tables))
         ours = re.compile(rf"(?:{names})(?:-\d{{5}})?\.parquet")
-        # What a run that was killed left behind is nobody's.
+        # Remove what a killed run left behind.
         parts = re.compile(rf"\.[\w-]+\.parquet{re.escape(PART)}", re.ASCII)
         there = list(folder.iterdir())
         self._left = [path for path in there if parts.fullmatch(path.name)]
@@ -298,7 +298,7 @@ class TableFiles:
 
     @property
     def written(self) -> list[Written]:
-        """What there is, once the context has ended."""
+        """What was written, once the context has ended."""
         return [
             Written(name, writer.rows, tuple(target for _, target in writer.renames))
             for name, writer in self._writers.items()

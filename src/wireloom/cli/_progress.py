@@ -20,14 +20,14 @@ def is_terminal() -> bool:
 
 
 def total_size(names: Sequence[str]) -> int | None:
-    """Size of all files together; None where there is no telling."""
+    """Size of all files together; None if it is not known."""
     sizes = [file_size(name) for name in names]
     return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
 @contextlib.contextmanager
 def byte_bar(total: int | None, quiet: bool = False) -> Iterator[Callable[[int], None]]:
-    """A function that takes how many bytes are done; shown when there are many, to a terminal."""
+    """A function to call with the number of bytes done; shows a bar if there are many."""
     if quiet or total is None or total < BIG or not is_terminal():
         yield lambda done: None
         return

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 __all__ = ["KEY", "WHERE", "from_row", "nested_row", "parse_row", "summarise", "to_row"]
 
 KEY = ("frame_offset", "frame_length")
-"""What a row has in front of the message: where its frame lies in the stream."""
+"""Columns before the message: where its frame is in the stream."""
 
 
 WHERE = ("source", "stream", "ts")
-"""What a row of a capture has in front of that."""
+"""Columns before these in a row of a capture."""
 
 
 def _key(found: Captured, has_sources: bool) -> Json:
-    """Where it is; a raw capture is its own stream, which needs no name unless there are others."""
+    """The key; a raw capture is its own stream, named only if there are others."""
     key: Json = {}
     if has_sources:
         key = {"source": found.source, "stream": found.stream}
@@ -43,7 +43,7 @@ def to_row(found: Captured, has_sources: bool = False) -> Json:
 
     Args:
         found: what is to be shown.
-        has_sources: whether there are several captures, so that rows say of which they are.
+        has_sources: whether there are several captures, so that rows must name theirs.
     """
     record = found.record
     row = _key(found, has_sources)
@@ -65,7 +65,7 @@ def to_row(found: Captured, has_sources: bool = False) -> Json:
 
 
 def nested_row(found: Captured, inner: Nested | Unreadable, has_sources: bool = False) -> Json:
-    """A row for a message of another format inside, with its path."""
+    """A row for a nested message, with its path."""
     from wireloom.nesting import Unreadable
 
     row = _key(found, has_sources) | {"path": inner.path}
@@ -123,7 +123,7 @@ def from_row(row: Json) -> Message | bytes | None:
     """What a row stands for: a message, text between frames as bytes, or None for nothing to write.
 
     Raises:
-        EncodeError: it is no such row.
+        EncodeError: it is not such a row.
         UnknownProtocolError: its format is not known.
     """
     if "error" in row or "path" in row:

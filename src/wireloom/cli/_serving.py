@@ -1,4 +1,4 @@
-"""What the commands of ``wireloom serve`` share: their options are made of a service's settings."""
+"""What the commands of ``wireloom serve`` share: options made from a service's settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Command = Callable[..., Any]
 
 
 def needs_serve() -> None:
-    """Say how to get what live services need, where it is missing.
+    """Check that what live services need is installed.
 
     Raises:
         ClickException: it is missing.
@@ -37,13 +37,13 @@ def needs_serve() -> None:
 
 @runtime_checkable
 class Checked(Protocol):
-    """Settings that know whether they fit one another."""
+    """Settings that can check whether they are consistent."""
 
     def check(self) -> None:
-        """Say what does not.
+        """Check them.
 
         Raises:
-            OptionError: something does not.
+            OptionError: they are not consistent.
         """
         ...
 
@@ -94,10 +94,10 @@ def _rest(option: Option) -> tuple[Any, ...]:
 def service_options(
     cls: type[T], *, can_reload: bool = False
 ) -> Callable[[Callable[..., None]], _Command]:
-    """A decorator: options for all that a service can be told, ``--config`` and ``--check-config``.
+    """A decorator: an option for each setting of a service, ``--config`` and ``--check-config``.
 
-    The command gets the settings that file and command line amount to; with `can_reload` also a
-    function that reads the file again and gives the settings that they amount to then.
+    The command gets the settings from file and command line combined; with `can_reload` also a
+    function that reads the file again and returns the new ones.
     """
 
     def decorate(function: Callable[..., None]) -> _Command:
@@ -139,13 +139,15 @@ def service_options(
         for option in reversed([each for each in options(cls) if each.flag]):
             made = _decorate(made, option)
         made = click.option(
-            "--check-config", is_flag=True, help="Read --config, say what is wrong with it, stop."
+            "--check-config",
+            is_flag=True,
+            help="Check --config, say what is wrong with it, and exit.",
         )(made)
         return click.option(
             "--config",
             type=PathOrDash(exists=True, dir_okay=False),
             metavar="FILE",
-            help="Settings in TOML; what the command line says goes before.",
+            help="Settings in TOML; the command line takes precedence.",
         )(made)
 
     return decorate

@@ -22,7 +22,7 @@ from wireloom.view import clip
 __all__ = ["CsvSink", "JsonSink", "Sink", "TableSink", "open_sink"]
 
 BATCH = 100
-"""Rows of a table that are drawn at once; the first ones decide how wide the columns are."""
+"""Rows of a table that are drawn at a time; the first ones decide the column widths."""
 
 MAX_CELL = 500
 """Characters of one cell of a table."""
@@ -42,7 +42,7 @@ class Sink(Protocol):
         ...
 
     def flush(self) -> None:
-        """Show what there is: the next row may be long in coming."""
+        """Show the rows so far: the next one may take long to arrive."""
         ...
 
     def close(self) -> None:
@@ -51,7 +51,7 @@ class Sink(Protocol):
 
 
 class JsonSink:
-    """One JSON object a line."""
+    """One JSON object per line."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
@@ -69,8 +69,8 @@ class JsonSink:
 class CsvSink:
     """Comma-separated values.
 
-    With `columns` given rows are written as they come. Otherwise the rows wait, on disk if they are
-    many, until all columns are known: the header is complete, and its order is that of appearance.
+    If `columns` are given, rows are written as they come. Otherwise they wait, on disk if there are
+    many, until all columns are known: the header is complete, in order of appearance.
     """
 
     def __init__(self, stream: IO[str], columns: Sequence[str] | None, waiting: IO[str]) -> None:
@@ -78,7 +78,7 @@ class CsvSink:
         self._waiting = None if columns else waiting
         self._columns = dict.fromkeys(columns or ())
         self._writer = csv.writer(stream if columns else waiting, lineterminator="\n")
-        self._grown: list[tuple[int, int]] = []  # from which row on there are how many columns
+        self._grown: list[tuple[int, int]] = []  # the row from which each number of columns applies
         self._rows = 0
         self._has_header = not columns
 
@@ -96,7 +96,7 @@ class CsvSink:
         self._rows += 1
 
     def _grow(self, flat: dict[str, str]) -> None:
-        self._columns |= dict.fromkeys(flat)  # those that are there keep their place
+        self._columns |= dict.fromkeys(flat)  # existing ones keep their place
         if len(self._columns) > MAX_COLUMNS:
             raise click.ClickException(
                 f"over {MAX_COLUMNS} columns; choose some with --columns, or use --json"
@@ -114,7 +114,7 @@ class CsvSink:
             changes = iter([*self._grown, (self._rows, 0)])
             _, known = next(changes)
             until, following = next(changes)
-            # Cells have no line ends, they are escaped: a line is a row, and only lacks the
+            # Line ends in cells are escaped: a line is a row, and only lacks the
             # columns that turned up after it.
             for number, line in enumerate(self._waiting):
                 if number == until:
@@ -151,7 +151,7 @@ class TableSink:
         self.flush()
 
     def _draw(self) -> None:
-        # Columns that turn up after the first rows have no place any more; --csv keeps them.
+        # Columns that turn up after the first rows are not shown; --csv has them.
         self._fixed = True
         limit = None if is_plain(self._stream) else MAX_CELL
         cells = [[_cut(row.get(c, ""), limit) for c in self._columns] for row in self._rows]
@@ -165,7 +165,7 @@ class TableSink:
 
     def _line(self, cells: list[str]) -> str:
         together = zip(cells, self._widths, self._columns, strict=True)
-        if is_plain(self._stream):  # a file or pipe has room for whatever comes later, too
+        if is_plain(self._stream):  # a file or pipe has room for wider rows
             return "  ".join(
                 cell if _columns_of(cell) > width else _cell(cell, width, name)
                 for cell, width, name in together
@@ -178,7 +178,7 @@ def _cut(text: str, limit: int | None) -> str:
 
 
 def _width(stream: IO[str]) -> int | None:
-    """Columns that a row may take; None where nobody looks at a terminal, and nothing is cut."""
+    """Width of a row; None if it does not go to a terminal, and nothing is cut."""
     return None if is_plain(stream) else shutil.get_terminal_size().columns
 
 
@@ -187,7 +187,7 @@ def _is_number(column: str) -> bool:
 
 
 def _cell(text: str, width: int, column: str) -> str:
-    """The text in so many columns of the terminal; numbers are never cut."""
+    """The text cut to a width; numbers are never cut."""
     if _is_number(column):
         return text.rjust(width)
     if text[: width + 1].isascii():
@@ -199,7 +199,7 @@ def _cell(text: str, width: int, column: str) -> str:
 
 
 def _columns_of(text: str) -> int:
-    """Columns that a terminal takes for a text: some characters need two, or none."""
+    """Width of a text on a terminal: some characters are two wide, or have no width."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -208,7 +208,7 @@ def _columns_of(text: str) -> int:
 
 
 def _fit(columns: Sequence[str], cells: list[list[str]], width: int | None) -> list[int]:
-    """Column widths: as wide as the cells are; the widest give way until all fit."""
+    """Column widths: those of the cells; the widest are reduced until all fit."""
     widths = [max(map(_columns_of, column)) for column in zip(columns, *cells, strict=True)]
     if width is None:
         return widths

@@ -22,7 +22,7 @@ def parse_size(text: str) -> int:
     (10000000, 2147483648, 1500, 7)
 
     Raises:
-        ValueError: it is no such size.
+        ValueError: it is not such a size.
     """
     found = _SIZE.fullmatch(text.strip())
     if found is None or (found[3] and not found[2]):
@@ -58,7 +58,7 @@ class Size(_ParamType):
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The bytes."""
+        """The number of bytes."""
         if isinstance(value, int):
             return value
         try:

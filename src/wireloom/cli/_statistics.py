@@ -1,4 +1,4 @@
-"""What a capture is like, counted from batches of its tables: in bounded memory, by columns."""
+"""Statistics of a capture, from batches of its tables: in bounded memory, by columns."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ SELECT = {
     "frames": ("stream", "frame_length", "ts_ns", "format", "type_name"),
     "gaps": ("stream", "offset", "length"),
 }
-"""The columns that are looked at; of `accounting` all are."""
+"""The columns that are used; of `accounting`, all."""
 
 
 def exchange_columns() -> dict[str, tuple[str, ...]]:
-    """The columns that tell how long answers take, of each table of packets that are answered."""
+    """The columns that response times are computed from, for each table with responses."""
     found = {}
     for name in names():
         keys = dict.fromkeys(key for each in get(name).columns().exchanges for key in each.key)
@@ -63,13 +63,13 @@ _MAX_FLOWS = 100_000
 _MAX_TYPES = 10_000
 _MAX_BINS = 4096
 _MAX_PENDING = 1 << 18
-"""Requests that wait for their answer, and answers whose request was not seen yet."""
+"""Requests without a response yet, and responses whose request was not seen yet."""
 _JOIN_ROWS = 1 << 16
-"""Of them, how many before they are looked at again."""
+"""How many new ones are collected before matching again."""
 
 
 class Histogram:
-    """How many values are in each range, and their least, greatest and mean."""
+    """How many values are in each range, and their minimum, maximum and mean."""
 
     def __init__(self, edges: Sequence[int]) -> None:
         self.edges = tuple(edges)
@@ -102,7 +102,7 @@ class Histogram:
         self.counts[-1] += number - before
 
     def most(self, share: float) -> int | None:
-        """The edge that this share of the values is below; None if there is none."""
+        """The edge below which this share of the values lies; None if there is none."""
         if not self.number:
             return None
         wanted = share * self.number
@@ -144,7 +144,7 @@ class Rates:
     _WIDTHS = (
         *(10**power for power in range(3, 11)),
         *(seconds * 10**9 for seconds in (60, 600, 3600, 86_400, 864_000, 8_640_000, 86_400_000)),
-        # For times that are nonsense.
+        # For absurd times.
         *(86_400 * 10 ** (9 + power) for power in range(4, 9)),
     )
 
@@ -201,7 +201,7 @@ def _steps(width: int) -> list[int]:
 
 
 class Latencies:
-    """How long answers take. Both directions come apart, in batches, in any order."""
+    """Response times. The two directions come separately, in batches, in any order."""
 
     def __init__(self, exchanges: Sequence[Exchange]) -> None:
         self._exchanges = exchanges
@@ -209,13 +209,13 @@ class Latencies:
         self._keys = ["connection", "kind", *(f"key_{i}" for i in range(self._width))]
         self.histogram = Histogram(DURATIONS)
         self.lost = 0
-        """Requests and answers that were forgotten because there were too many."""
+        """Requests and responses that were dropped because there were too many."""
         self._requests: list[pa.Table] = []
         self._answers: list[pa.Table] = []
         self._new = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take packets."""
+        """Take a batch of packets."""
         packets = pa.Table.from_batches([batch])
         packets = packets.filter(pc.is_valid(packets["ts_ns"]))
         if not packets.num_rows:
@@ -252,7 +252,7 @@ class Latencies:
             self._match_few(requests, answers)
             return
         keys = self._keys
-        # The first of each: an id that is used again would else match every other use.
+        # The first of each: a reused id would otherwise match every other use.
         firsts = requests.group_by(keys).aggregate([("ts_ns", "min")])
         replies = answers.group_by(keys).aggregate([("ts_ns", "min")])
         both = firsts.rename_columns([*keys, "asked"]).join(
@@ -275,7 +275,7 @@ class Latencies:
         self._answers = self._bounded([_without(answers, both)])
 
     def _bounded(self, waiting: list[pa.Table]) -> list[pa.Table]:
-        """The newest of those that wait."""
+        """The newest of those that are unmatched."""
         rows = sum(table.num_rows for table in waiting)
         if rows <= _MAX_PENDING:
             return waiting
@@ -311,7 +311,7 @@ def _starts(numbers: pa.Array) -> list[int]:
 
 
 def _sums(keys: pa.Array, sizes: pa.Array) -> Iterator[tuple[int, int, int]]:
-    """Each key with how many there are, and the sum of their sizes.
+    """Each key with the number of its rows, and the sum of their sizes.
 
     Not by `Table.group_by`, which imports pandas.
     """
@@ -365,14 +365,14 @@ class Statistics:
     top: int = 10
     """How many flows and gaps are kept."""
     totals: Totals = field(default_factory=Totals)
-    """What became of every byte: counted by whoever gives the batches."""
+    """What became of every byte, counted by the source of the batches."""
     types: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     """Format and type → frames and bytes."""
     sizes: Histogram = field(default_factory=lambda: Histogram(SIZES))
     arrivals: Histogram = field(default_factory=lambda: Histogram(DURATIONS))
     rates: Rates = field(default_factory=Rates)
     latencies: dict[str, Latencies] = field(default_factory=_latencies)
-    """By format."""
+    """Response times, by format."""
     gaps: int = 0
     largest_gaps: list[tuple[int, int, str]] = field(default_factory=list)
     """Length, offset and stream."""
@@ -452,7 +452,7 @@ class Statistics:
                 self._times[name] = first, last
         waits.append(int_array(more))
         for wait in waits:
-            # Packets that were captured out of order: the later one was there already.
+            # Packets captured out of order: the later one was there already.
             self.arrivals.add(pc.max_element_wise(wait, _ZERO))
         bounds = pc.min_max(ts_ns).as_py()
         first, last = bounds["min"], bounds["max"]

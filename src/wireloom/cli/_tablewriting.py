@@ -42,7 +42,7 @@ FILES = TABLE_SUFFIXES
 
 
 def is_for_tables(path: str | None, tables: str | None) -> bool:
-    """Whether the output is tables, and not messages."""
+    """Whether the output is tables, not messages."""
     if tables is not None:
         return True
     if path is None:
@@ -104,7 +104,7 @@ def batches(
         names: what the user called them.
         sources: the same, opened where they must be.
         settings: which tables.
-        workers: how many threads decode; None: as many as are of use.
+        workers: how many threads decode; None: as many as are useful.
         quiet: no progress bar, and no word about an empty input.
         totals: where to count what becomes of every byte.
     """
@@ -152,8 +152,8 @@ def write_tables(
         if limit is not None:
             raise click.UsageError("--limit is for rows of text, not for files of tables")
         _check_target(writing.path, wanted, names)
-        # Files are written several times slower than one thread decodes: more of them would only
-        # make rows wait, in memory.
+        # Writing files is several times slower than decoding in one thread: more threads would only
+        # fill memory with rows that wait.
         found = notes.watch(batches(names, sources, settings, workers or 1, quiet, totals))
         files = _write_files(found, wanted, settings, writing, file_bytes)
         if not quiet:
@@ -221,7 +221,7 @@ def _write_rows(
     limit: int | None,
     sources: Sequence[str],
 ) -> None:
-    """Rows as JSON lines, CSV or a table; with several tables each row says which it is of."""
+    """Rows as JSON lines, CSV or a table; with several tables, each row names its own."""
     source = sources[0] if len(sources) == 1 else None
     with contextlib.ExitStack() as stack:
         sink: CsvTables | RowTables
@@ -257,5 +257,5 @@ class RowTables:
             self._sink.write(shown if self._is_one else {"table": table, **shown})
 
     def flush(self) -> None:
-        """Hand on what there is."""
+        """Write out the rows so far."""
         self._sink.flush()

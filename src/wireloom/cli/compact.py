@@ -19,13 +19,13 @@ __all__ = ["command"]
     "--target-bytes",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Size of files; those of less than half of it are put together.",
+    help="Size of files; those below half of it are merged.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar and no summary.")
 def command(lake: str, target_bytes: int | None, quiet: bool) -> None:
-    """Put small files together; no row changes.
+    """Merge small files into larger ones; no row changes.
 
-    Every folder is one commit, so that it can be stopped at any time. Readers see either the old
+    Every folder is one commit, so it can be stopped at any time. Readers see either the old
     files of a folder or the new ones.
     """
     from wireloom.lake import Compaction, Lake, WriteOptions, compact

@@ -1,4 +1,4 @@
-"""``wireloom convert``: messages of one format → another, and what got lost on the way."""
+"""``wireloom convert``: messages of one format → another, and what was lost on the way."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 MAX_SHOWN = 20
-"""Kinds of loss, and messages that failed, that are listed; the rest is counted."""
+"""Kinds of loss, and failed messages, that are listed; the rest is counted."""
 
 MAX_KINDS = 1000
-"""Kinds of loss that are told apart: their texts come from the wire, and may be endless."""
+"""Kinds of loss that are distinguished: their texts come from the wire, and may be endless."""
 
 _Item = tuple[str, Message | str]
 """Where it came from, and the message or why there is none."""
@@ -66,7 +66,7 @@ _Item = tuple[str, Message | str]
     ),
 )
 @file_argument
-@click.option("--to", type=FormatName("json"), required=True, help="What to make.")
+@click.option("--to", type=FormatName("json"), required=True, help="What to convert to.")
 @decode_options
 @stream_options
 @limit_option()
@@ -74,7 +74,7 @@ _Item = tuple[str, Message | str]
     "--to-dictionary",
     "target",
     type=click.Path(exists=True),
-    help="Dictionary of the qform to make; --dictionary when left out.",
+    help="Dictionary to write qform with; --dictionary when left out.",
 )
 @click.option("--no-loss", is_flag=True, help="Exit with 1 if anything is lost.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write to this file.")
@@ -94,8 +94,8 @@ def command(
 ) -> None:
     """Convert messages to another format, or to and from JSON lines.
 
-    FILE has frames back to back, or is a pcap or pcapng capture, also in gzip or zstd, or has JSON
-    lines.
+    FILE has frames back to back or JSON lines, or is a pcap or pcapng capture, also in gzip or
+    zstd.
 
     What the other format cannot express is reported on stderr, a line for each kind of loss.
     Messages that cannot be converted at all are named and left out; the exit status is then 1.
@@ -196,7 +196,7 @@ def _items(
     quiet: bool,
     stack: ExitStack,
 ) -> Iterator[_Item]:
-    """The messages of captures and of frames, or of JSON lines if that is what there is."""
+    """The messages of captures, of frames, or of JSON lines."""
     is_capture, stream = looked_at(stack.enter_context(open_binary(source)), source)
     if not is_capture:
         data = chunks(stream)
@@ -205,7 +205,7 @@ def _items(
             say_if_empty(len(head), quiet)
             return _from_lines(source, chain([head], data))
         stream = joined(chain([head], data), source)
-    # A dictionary may be meant for the format to make, and be none of the format read.
+    # A dictionary may be meant for the format to write, and not for the one read.
     show = stack.enter_context(byte_bar(total_size([source]), quiet))
     nested = _needs_dictionary(to)
     capture = open_messages([stream], reading, capturing, nested=nested, progress=show)

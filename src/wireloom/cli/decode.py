@@ -82,7 +82,7 @@ def _table_names() -> tuple[str, ...]:
     "--errors",
     metavar="FILE",
     type=PathOrDash(dir_okay=False),
-    help="Write what cannot be read there as JSON lines; - puts it among the messages.",
+    help="Write what cannot be read to this file, as JSON lines; - puts it among the messages.",
 )
 @click.option(
     "--tables",
@@ -94,7 +94,7 @@ def _table_names() -> tuple[str, ...]:
 @click.option(
     "--file-size",
     type=Size(),
-    help="Begin another file of a table when one has this size; else one for each table.",
+    help="Start another file of a table at this size; if left out, each table is one file.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar and no summary.")
 @output_options("json", folder=True)
@@ -171,7 +171,7 @@ class _Job:
 def _decode_messages(
     names: Sequence[str], reading: DecodeOptions, capturing: CaptureOptions, job: _Job
 ) -> tuple[Totals, list[str]]:
-    """Write messages; give what became of every byte, and the lines of the summary."""
+    """Write messages; return what became of every byte, and the lines of the summary."""
     from wireloom.captures import Gap
 
     has_sources = len(names) > 1
@@ -245,7 +245,7 @@ class _Output:
             target.write(summarise(row) if self._is_brief and target is self._sink else row)
 
     def flush(self) -> None:
-        """Hand out all rows so far."""
+        """Write out all rows so far."""
         self._sink.flush()
 
     def finish(self, stopped: bool) -> None:

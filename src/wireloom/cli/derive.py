@@ -1,4 +1,4 @@
-"""``wireloom derive``: transactions, sockets, images and bars, made of a lake's tables."""
+"""``wireloom derive``: transactions, sockets, images and bars, made from a lake's tables."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _LISTS = ("subject_fields",)
     "--tables",
     metavar="A,B,…",
     help="Which: blaze_transactions, blaze_subscriptions, blaze_objects, nais_exchanges, "
-    "nrep_sockets, last_values, bars. All that the lake has the tables for when left out.",
+    "nrep_sockets, last_values, bars. When left out, all whose base tables the lake has.",
 )
-@click.option("--interval", metavar="TEXT", help="bars: how long one is; 1 minute if left out.")
+@click.option("--interval", metavar="TEXT", help="bars: length of one; 1 minute if left out.")
 @click.option(
     "--model",
     type=click.Path(exists=True, dir_okay=False),
@@ -64,13 +64,13 @@ _LISTS = ("subject_fields",)
     "--master", metavar="URL", help="Where Spark runs; all cores of this machine if left out."
 )
 @click.option("--target-bytes", type=click.IntRange(min=1), metavar="N", help="Size of files.")
-@click.option("--force", is_flag=True, help="Make them anew even if nothing has changed.")
+@click.option("--force", is_flag=True, help="Make them again even if nothing has changed.")
 @click.option("--json", "as_json", is_flag=True, help="Write the summary as JSON to stdout.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar and no summary.")
 def command(lake: str, as_json: bool, quiet: bool, **given: Any) -> None:
-    """Make derived tables of a lake, and keep them in it.
+    """Make derived tables from a lake's tables, and keep them in it.
 
-    Each is replaced as a whole, in one commit: whatever is killed on the way, the old one or the
+    Each is replaced as a whole, in one commit: whatever is killed on the way, either the old or the
     new one is there. One whose base tables have not changed since it was made is left alone.
     """
     from wireloom.lake import Lake
@@ -117,6 +117,6 @@ def _writing(given: dict[str, Any]) -> WriteOptions:
     from wireloom.lake import WriteOptions
     from wireloom.lake.layout import DateRule
 
-    DateRule(given["dates"])  # or an error, before anything is begun
+    DateRule(given["dates"])  # or an error, before anything is started
     sizes = {"target_bytes": given["target_bytes"]} if given["target_bytes"] else {}
     return WriteOptions(dates=given["dates"], **sizes)

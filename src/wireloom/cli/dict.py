@@ -48,8 +48,8 @@ _COLUMNS = ("fid", "name", "type", "value", "kind", "size", "members")
 def command() -> None:
     """Show, check and convert field dictionaries.
 
-    FILE is a cfile (tss_fields.cf), an RDMFieldDictionary, or a directory that has them. From an
-    RDM dictionary the SASS fields are made that QForm messages use.
+    FILE is a cfile (tss_fields.cf), an RDMFieldDictionary, or a directory that has them. An RDM
+    dictionary is turned into the SASS fields that QForm messages use.
     """
 
 
@@ -58,7 +58,7 @@ def _source_options(function: Any) -> Any:
     options: tuple[Decorator, ...] = (
         _source,
         click.option("--enums", type=click.Path(exists=True), help="enumtype.def of an RDM file."),
-        click.option("--path", metavar="DIRS", help="Where included files are searched."),
+        click.option("--path", metavar="DIRS", help="Where to look for included files."),
         click.option(
             "--dialect",
             type=click.Choice(["clean", "reference"]),
@@ -77,7 +77,7 @@ def _source_options(function: Any) -> Any:
     )
 )
 @_source_options
-@click.option("--name", metavar="PATTERN", help="Only names like this; * and ? as in a shell.")
+@click.option("--name", metavar="PATTERN", help="Only names that match; * and ? as in a shell.")
 @click.option("--fid", type=int, multiple=True, help="Only this id; may be repeated.")
 @click.option("--rdm", is_flag=True, help="The RDM fields themselves, not the SASS fields.")
 @output_options("table")
@@ -136,7 +136,9 @@ def check(source: str, errors_only: bool, **how: Any) -> None:
     )
 )
 @_source_options
-@click.option("--to", type=click.Choice(["cfile", "json", "csv"]), help="Seen from -o's suffix.")
+@click.option(
+    "--to", type=click.Choice(["cfile", "json", "csv"]), help="As -o's suffix says when left out."
+)
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write to this file.")
 @force_option
 def convert(source: str, to: str | None, output: str | None, force: bool, **how: Any) -> None:
@@ -213,7 +215,7 @@ def _entry(row: Json) -> Entry:
         fid, size = int(row["fid"]), int(row["size"])
         return Entry(fid, str(row["name"]), tss_type, size, members=members, **flags)
     except (KeyError, TypeError, ValueError) as error:
-        raise EncodeError(f"no dictionary entry: {type(error).__name__}: {error}") from None
+        raise EncodeError(f"not a dictionary entry: {type(error).__name__}: {error}") from None
 
 
 def _rdm_rows(source: str, enums: str | None, dialect: Any, **_: Any) -> Iterator[Json]:

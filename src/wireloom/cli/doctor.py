@@ -1,4 +1,4 @@
-"""``wireloom doctor``: what this machine, and the workers of a cluster, have and lack."""
+"""``wireloom doctor``: what this machine and the workers of a cluster have, and what they lack."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ __all__ = ["command"]
 )
 @output_options("table")
 def command(master: str | None, writing: OutputOptions) -> None:
-    """Say what Wireloom finds here: Python, kernel, Java and Spark.
+    """Show what Wireloom finds here: Python, kernel, Java and Spark.
 
-    Of Java it also says why it is that one. With --master, every worker of a cluster is asked, too,
-    and what one lacks is said.
+    For Java it also says why that one is used. With --master, every worker of a cluster is asked,
+    too, and what it lacks is listed.
 
-    The exit status is 1 if something is in the way.
+    The exit status is 1 if something is missing or does not work.
     """
     has_fault = False
     with open_sink(writing) as sink:

@@ -30,7 +30,7 @@ __all__ = ["command"]
 )
 @file_argument
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write to this file.")
-@click.option("--hex", "as_hex", is_flag=True, help="Write hex, one message a line.")
+@click.option("--hex", "as_hex", is_flag=True, help="Write hex, one message per line.")
 @force_option
 def command(source: str, output: str | None, as_hex: bool, force: bool) -> None:
     """Encode messages from JSON lines, as decode prints them.

@@ -86,7 +86,7 @@ def _options(found: Format) -> list[Json]:
 
 
 def _default(option: Option) -> Any:
-    # A default may be any object; what JSON has no word for is shown as text.
+    # A default may be any object; what JSON cannot express is shown as text.
     plain = option.default is None or isinstance(option.default, (bool, int, float, str))
     return option.default if plain else repr(option.default)
 
@@ -157,6 +157,6 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     for name in columns:
         table.add_column(name, overflow="fold")
     for row in rows:
-        # Text, not str: a choice such as [n] is no markup.
+        # Text, not str: a choice such as [n] is not markup.
         table.add_row(*[Text(cell) for cell in row])
     return table

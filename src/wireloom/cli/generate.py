@@ -58,7 +58,7 @@ def _scenarios() -> tuple[str, ...]:
     type=Listed(_scenarios),
     multiple=True,
     metavar="A,B,…",
-    help="What is spoken: blaze, nais, nrep, qform, tibmsg, tibrv, or one inside another: "
+    help="Traffic to make: blaze, nais, nrep, qform, tibmsg, tibrv, or one inside another: "
     "tibmsg-in-tibrv, tibrv-in-nrep, qform-in-blaze. All when left out.",
 )
 @click.option("--size", type=Size(), help="About how large, before compression.  [default: 10MB]")
@@ -69,12 +69,12 @@ def _scenarios() -> tuple[str, ...]:
 @click.option(
     "--container",
     metavar="KIND",
-    help="raw, pcap or pcapng, also with .gz or .zst behind it; else the suffix says it.",
+    help="raw, pcap or pcapng, also with .gz or .zst; as the suffix says when left out.",
 )
 @click.option(
     "--faults",
     metavar="KIND=SHARE,…",
-    help="How many packets suffer what: loss, reorder, duplicates, corruption, cut; 0.01 or 1%.",
+    help="Share of packets with each fault: loss, reorder, duplicates, corruption, cut; 0.01, 1%.",
 )
 @click.option("--one-way", is_flag=True, help="Capture only what servers send.")
 @click.option(
@@ -91,7 +91,7 @@ def _scenarios() -> tuple[str, ...]:
     default=200,
     show_default=True,
     metavar="N",
-    help="Instruments that market data is about.",
+    help="Number of instruments in market data.",
 )
 @click.option(
     "--schemas",
@@ -153,7 +153,7 @@ def command(
 
 
 def _to_file(path: str, force: bool, chosen: list[str], settings: dict[str, Any]) -> Manifest:
-    """Write under a temporary name: a capture that was not finished is not there."""
+    """Write under a temporary name: there is never an unfinished capture."""
     from wireloom.generate import generate
 
     if os.path.exists(path) and not os.path.isfile(path):

@@ -62,7 +62,9 @@ class _Section:
 @decode_options
 @stream_options
 @click.option("--stream", metavar="NAME", help="Show this stream of a capture only.")
-@click.option("--hex/--raw", "is_hex", default=None, help="What a file holds; seen from its text.")
+@click.option(
+    "--hex/--raw", "is_hex", default=None, help="What a file holds; detected when left out."
+)
 @limit_option(10, "Show the first N frames.")
 @click.option(
     "--offset",
@@ -75,7 +77,7 @@ class _Section:
 @click.option(
     "--color/--no-color", "colour", default=None, help="Colours; by default on a terminal."
 )
-@click.option("--html", "page", type=click.Path(dir_okay=False), help="Write a page instead.")
+@click.option("--html", "page", type=click.Path(dir_okay=False), help="Write an HTML page instead.")
 @force_option
 def command(
     source: tuple[str, ...],
@@ -92,9 +94,9 @@ def command(
 ) -> None:
     """Show bytes as a hex dump beside their field tree.
 
-    Takes hex in nearly any form, a file (binary or hex) or stdin; also a pcap or pcapng capture, in
-    gzip or zstd or not, of which --stream and --offset choose a frame. Where the bytes cannot be
-    read, the field says why and its bytes are marked.
+    Takes hex in nearly any form, a file (binary or hex) or stdin; also a pcap or pcapng capture,
+    with or without gzip or zstd, in which --stream and --offset choose a frame. Where the bytes
+    cannot be read, the field says why and its bytes are marked.
     """
     from wireloom.captures import Gap
 
@@ -119,7 +121,7 @@ def command(
 
 
 def _chosen(found: Iterator[Captured], stream: str | None, offset: int) -> Iterator[Captured]:
-    """The records of a stream, or of all, from the one on that has the byte at that offset."""
+    """The records of a stream, or of all, from the one that has the byte at that offset."""
     for each in found:
         if (stream is None or each.stream == stream) and each.offset + each.length > offset:
             yield each
@@ -135,7 +137,7 @@ def _open(source: tuple[str, ...], is_hex: bool | None, stack: ExitStack) -> tup
             if is_capture and not is_hex:
                 return True, stream
             data = from_text(stream, is_hex)
-            # The first bytes tell whether it is hex.
+            # The first bytes show whether it is hex.
             return False, joined(chain([next(data, b"")], data), name or "-")
         return False, joined(iter([parse_hex(" ".join(source))]), "hex")
     except HexError as error:
@@ -146,7 +148,7 @@ def _open(source: tuple[str, ...], is_hex: bool | None, stack: ExitStack) -> tup
 def _sections(
     capture: CaptureReader, records: Iterable[Captured], with_nested: bool, base: int
 ) -> Iterator[_Section]:
-    """Every record's view, and below each that of the messages inside."""
+    """A view of every record, each followed by those of the messages inside."""
     for found in records:
         yield _section(capture, found, base)
         if with_nested and isinstance(found.record, Frame):

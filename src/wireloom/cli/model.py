@@ -75,7 +75,7 @@ def check(files: tuple[str, ...], paths: tuple[str, ...]) -> None:
 def show(source: str, paths: tuple[str, ...], name: str | None, writing: OutputOptions) -> None:
     """List the classes and enums of a model.
 
-    As a table or CSV a row for each field; as JSON an object for each class.
+    A table or CSV has a row for each field, JSON an object for each class.
     """
     model = _load(source, paths)
     entities = [entity for entity in model.entities if name in (None, entity.name)]
@@ -192,5 +192,5 @@ def _type(decl: FieldDecl) -> str:
 
 
 def _present(**values: Any) -> Json:
-    """What has something to say."""
+    """Without the entries that are empty."""
     return {name: value for name, value in values.items() if value != ""}

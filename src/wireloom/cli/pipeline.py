@@ -1,4 +1,4 @@
-"""``wireloom pipeline``: captures → a lake of Parquet tables, on Spark."""
+"""``wireloom pipeline``: captures → a lake of Parquet tables, with or without Spark."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _SETTINGS = (
     required=True,
     metavar="LAKE",
     type=click.Path(file_okay=False),
-    help="Folder of the tables; made if there is none.",
+    help="Folder of the tables; created if there is none.",
 )
 @click.option(
     "--tables",
@@ -68,7 +68,7 @@ _SETTINGS = (
 @click.option(
     "--ports",
     metavar="PORT=FORMAT,…",
-    help="What is spoken on these ports; detected on all others.",
+    help="The formats on these ports; detected on all others.",
 )
 @click.option("--columns", metavar="A:TYPE,…", help="Fields that are columns of the table wide.")
 @format_options_note
@@ -94,7 +94,7 @@ _SETTINGS = (
     help="Day of raw captures, which have no times: name (the date in the file's name), none, or "
     "YYYY-MM-DD.",
 )
-@click.option("--stream", is_flag=True, help="Go on as captures grow and come; Ctrl-C ends.")
+@click.option("--stream", is_flag=True, help="Keep following captures, old and new; Ctrl-C ends.")
 @click.option(
     "--every",
     "every_s",
@@ -109,7 +109,7 @@ _SETTINGS = (
     default=30.0,
     show_default=True,
     metavar="S",
-    help="With --stream: a capture without changes for so long is complete.",
+    help="With --stream: a capture without changes for this long is complete.",
 )
 @click.option(
     "--reprocess",
@@ -132,7 +132,7 @@ _SETTINGS = (
     type=click.Choice(["arrow", "spark", "delta"]),
     default="arrow",
     show_default=True,
-    help="Who writes the files: tasks by themselves, Spark, or tasks with a Delta log.",
+    help="What writes the files: the tasks, Spark, or the tasks with a Delta log.",
 )
 @click.option(
     "--route",
@@ -141,7 +141,9 @@ _SETTINGS = (
     show_default=True,
     help="How packets find their connections.",
 )
-@click.option("--split-bytes", type=click.IntRange(min=1), metavar="N", help="Bytes a task reads.")
+@click.option(
+    "--split-bytes", type=click.IntRange(min=1), metavar="N", help="Bytes that one task reads."
+)
 @click.option(
     "--commit-bytes",
     type=click.IntRange(min=1),
@@ -152,11 +154,11 @@ _SETTINGS = (
 @click.option("--json", "as_json", is_flag=True, help="Write the summary as JSON to stdout.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar and no summary.")
 def command(sources: tuple[str, ...], lake: str, as_json: bool, quiet: bool, **given: Any) -> None:
-    """Bring captures into a lake: tables as Parquet files by day.
+    """Load captures into a lake: tables as Parquet files by day.
 
-    IN are files, folders, patterns or addresses. Captures that the lake has are not read again;
-    those that have changed replace what was read of them. Whatever is killed on the way, a commit
-    is there as a whole or not at all.
+    IN are files, folders, patterns or addresses. Captures that the lake has already are not read
+    again; those that have changed replace what was read of them. Whatever is killed on the way, a
+    commit is there as a whole or not at all.
     """
     if not sources and not given["reprocess"]:
         raise click.UsageError("no captures: name files or folders, or use --reprocess")
@@ -204,7 +206,7 @@ def _derived(
     from wireloom.spark.derived.store import store_derived
 
     names = derived_tables(given["derive"])
-    # A derived table may need what a format was read with; it is kept with the table, so as text.
+    # A derived table may need an option of a format; it is recorded with the table, so as text.
     wanted = {option for name in names or derived_names() for option in recipe(name).options}
     known = {
         name: Path(value).read_text("utf-8")
@@ -301,8 +303,8 @@ def _follow(
     from wireloom.pipeline import StreamOptions, follow
 
     stop = Event()
-    # The first Ctrl-C (or a service manager's signal) reads what is there to its end; the second
-    # one is as usual.
+    # The first Ctrl-C (or a service manager's signal) reads what is there to its end; a second
+    # one interrupts as usual.
     for number in (signal.SIGINT, signal.SIGTERM):
         before = signal.getsignal(number)
 

@@ -1,4 +1,4 @@
-"""``wireloom sql``: a question to a lake."""
+"""``wireloom sql``: queries on a lake."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def command(
     quiet: bool,
     writing: OutputOptions,
 ) -> None:
-    """Ask a lake in SQL.
+    """Query a lake with SQL.
 
     Its tables have the names that `wireloom tables` lists. A QUERY of - is read from stdin. Several
     statements are divided by semicolons, and the last one answers. The dialect is that of the
@@ -116,10 +116,10 @@ def _write_file(writing: OutputOptions, found: Iterator[Any]) -> None:
 
 
 def _text(query: str | None, file: str | None) -> str:
-    """The query, from wherever it comes.
+    """The query, from the argument, a file or stdin.
 
     Raises:
-        UsageError: it is given twice or not at all, or is no text.
+        UsageError: it is given twice or not at all, or is not text.
     """
     if (query is None) == (file is None):
         raise click.UsageError("give one QUERY, or --file with one")
@@ -143,9 +143,9 @@ _PART = re.compile(
 
 
 def _statements(text: str) -> list[str]:
-    """The statements of a text, divided at semicolons that are not inside quotes or remarks.
+    """The statements of a text, split at semicolons outside of quotes and comments.
 
-    With the quotes of Spark, which takes one statement at a time. DuckDB divides them itself.
+    Quotes are those of Spark, which takes one statement at a time. DuckDB splits them itself.
 
     Raises:
         UsageError: there are none.
@@ -165,7 +165,7 @@ def _statements(text: str) -> list[str]:
 
 
 def _refused(text: str) -> click.ClickException:
-    """What an engine says against a query, in its own lines: it points at places in them."""
+    """An engine's complaint about a query, in its own lines: it points at places in them."""
     return click.ClickException("\n".join(map(escape, text.splitlines())))
 
 
@@ -208,7 +208,7 @@ def _duckdb(lake: Lake, text: str, _: str | None, is_arrow: bool) -> Iterator[An
                 batch = raw.rename_columns(names)
                 yield from [batch] if is_arrow else (_plain(row) for row in batch.to_pylist())
         except (duckdb.Error, pa.ArrowException) as error:
-            # Also while rows come: a value that cannot be cast is found on the way.
+            # Also while rows come: a value that cannot be cast is only found then.
             raise _refused(str(error)) from error
 
 

@@ -1,4 +1,4 @@
-"""``wireloom stat``: what a capture is like."""
+"""``wireloom stat``: what is in a capture."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def _has_blocks() -> bool:
 
 
 def _grid(rows: Sequence[Sequence[str]], left: int = 1) -> Iterator[str]:
-    """Columns: the first so many to the left, the others to the right."""
+    """Columns: the first `left` aligned to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [
@@ -274,7 +274,7 @@ def show_duration(ns: int) -> str:
 
 
 def _clock(ns: int, width: int) -> str:
-    """When a bar starts, as exactly as it is wide."""
+    """When a bar starts, with the precision of its width."""
     text = show_time(ns).removesuffix("Z").replace("T", " ")
     if width >= 86_400 * 10**9:
         return text[:10]

@@ -33,7 +33,7 @@ __all__ = ["command"]
 @click.option(
     "--tshark",
     is_flag=True,
-    help="FILE is a capture: compare its TCP streams with those that tshark puts together.",
+    help="FILE is a capture: compare its TCP streams with those that tshark reassembles.",
 )
 def command(files: tuple[Path, ...], verbose: bool, tshark: bool) -> None:
     """Check codecs with golden vectors, or captures with tshark.
@@ -42,9 +42,9 @@ def command(files: tuple[Path, ...], verbose: bool, tshark: bool) -> None:
     give the bytes. One line for each failure; the last line counts. A case that no codec knows is a
     failure, and so is a file that cannot be read.
 
-    With --tshark each line is a TCP stream. tshark gives up a hole once it was acknowledged, even
-    if the missing bytes come later, and never before; where that is the first difference it is
-    noted, and no failure.
+    With --tshark each line is a TCP stream. tshark gives up a hole once it is acknowledged, even
+    if the missing bytes come later, and never before; where that is the first difference, it is
+    noted and does not count as a failure.
     """
     if tshark:
         _compare(files, verbose)
@@ -77,7 +77,7 @@ def _outcomes(file: Path) -> Iterator[Outcome]:
     except OSError as error:
         yield Outcome(str(file), line, "cannot read", str(error.strerror or error))
     except Exception as error:
-        # Whatever a codec under test throws is its failure, and the other files still count.
+        # Whatever a codec under test raises is its failure, and the other files still count.
         yield Outcome(str(file), line + 1, "stopped", f"{type(error).__name__}: {error}")
 
 

@@ -1,7 +1,7 @@
 """What the word kernel filled → Arrow record batches, without copying.
 
-A column that no frame of a batch has costs nothing: all of them share the same zeros. So do the key
-columns that are alike in every row.
+A column that no frame of a batch has costs nothing: all such columns share the same zeros, and key
+columns with the same value in every row share theirs.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Assembly:
     def batch(
         self, filled: Filled, keys: Keys, batch: FrameBatch, more: dict[str, pa.Array]
     ) -> pa.RecordBatch:
-        """The rows of all frames that are not refused.
+        """The rows of all frames that were not refused.
 
         Args:
             filled: what the kernel made of them.

@@ -1,4 +1,4 @@
-"""Rows that the kernel has filled → record batches, one class a table."""
+"""Rows that the kernel has filled → record batches, one class per table."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ FIELD_BITS: Final = {
     "hint": V_HINT,
     "partial_offset": V_PARTIAL,
 }
-"""The kernel's bits for the columns of `fields` that are not of the key."""
+"""The kernel's bits for the columns of `fields` that are not part of the key."""
 
 _QUICK: Final = V_POSITION | V_TYPE | V_SIZE | V_NAME | V_TEXT | V_INT | V_REAL | V_DECIMAL | V_HINT
-"""The columns that the kernel's quick paths fill, so that fewer would take longer."""
+"""The columns that the kernel's fast paths fill; asking for fewer would take longer."""
 
 _MESSAGES: Final = {
     "format": messagerows.G_FORMAT,
@@ -103,10 +103,10 @@ _WIDE_NEEDS: Final = {
     "timestamp": V_TS,
     "bool": V_INT,
 }
-"""What of a field's value the kernel must have read for a wide column of that type."""
+"""Which parts of a field's value the kernel must read for a wide column of that type."""
 
 _TEXT_A_ROW: Final = 16
-"""Bytes of text that a row gets room for at first; more is made when it is needed."""
+"""Bytes of text that a row gets room for at first; it grows when needed."""
 
 
 def _bits(wanted: Table | None, bits: Mapping[str, int]) -> int:
@@ -135,13 +135,13 @@ class _TableBatches(ABC):
         self._is_open = True
 
     def emit(self) -> Batches:
-        """The rows so far as a batch, if there are any, and a new start."""
+        """The rows so far as a batch, if there are any; then starts an empty one."""
         if self.rows.count:
             yield self.name, self._batch()
             self.rows.reset()
 
     def close(self) -> Batches:
-        """The rows so far as a batch, if there are any; no memory is kept until `open`."""
+        """The rows so far as a batch, if there are any; holds no memory until `open`."""
         if self.rows.count:
             batch = self._batch()
             self.rows.let_go()
@@ -160,7 +160,7 @@ class _TableBatches(ABC):
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def make_room(self) -> Batches:
-        """Go on with an empty batch; with a larger one where not even that has room."""
+        """Give the batch away and start an empty one; if it is empty already, enlarge it."""
         if self.rows.count:
             yield from self.emit()
         else:
@@ -200,7 +200,7 @@ class _TableBatches(ABC):
                 return self._constant(texts[0], type)
             buffer = buffers["stream"].slice(0, 4 * count)
             indices = pa.Array.from_buffers(pa.int32(), count, [None, buffer], 0)
-            # A name may be that of a stream in several captures, a capture has several streams.
+            # Streams of several captures may have the same name, and a capture has several streams.
             found, moved = unique_names([text.encode("utf-8", "surrogateescape") for text in texts])
             return dictionary(indices if moved is None else pc.take(moved, indices), found)
         if name == "path":
@@ -215,7 +215,7 @@ class _TableBatches(ABC):
 
 
 class FieldBatches(_TableBatches):
-    """Batches of `fields`; without that table, the row that wide cells are taken from."""
+    """Batches of `fields`; if that table is not wanted, the row that wide cells are taken from."""
 
     name = "fields"
 
@@ -454,7 +454,7 @@ class BatchSet:
         return self._walk
 
     def turn(self, key: tuple[str, str], has_times: bool) -> Batches:
-        """Go on with another stream, of that source and name."""
+        """Continue with another stream, of that source and name."""
         if has_times != self._has_times or len(self._keys) > _MAX_STREAMS:
             yield from self.flush()
         self._has_times = has_times
@@ -480,6 +480,6 @@ class BatchSet:
         return not any(each.rows.count for each in (self.fields, self.messages, self.wide))
 
     def flush(self) -> Batches:
-        """The rows so far, of all tables; `open` before others follow."""
+        """The rows so far, of all tables; call `open` before adding more."""
         for each in (self.messages, self.fields, self.wide):
             yield from each.close()

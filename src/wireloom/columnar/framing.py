@@ -1,9 +1,9 @@
 """Bytes → frames at compiled speed: drives the kernel's scanners over a stream.
 
 The records are those of the object path (`wireloom.scan`), for every input and chunking. Frames are
-given as arrays of offsets and lengths, ready for the kernels that read them; what is no frame, and
-NAIS text, is rare and becomes `Problem` and `Text` objects. Why bytes are no frame is asked of the
-object path's own rules, so that the reasons are the same by construction.
+given as arrays of offsets and lengths, ready for the kernels that read them; bytes that are not a
+frame, and NAIS text, are rare and become `Problem` and `Text` objects. The object path's own rules
+say why bytes are not a frame, so that the reasons are the same by construction.
 """
 
 from __future__ import annotations
@@ -34,43 +34,43 @@ __all__ = [
 ]
 
 BATCH_FRAMES = 1 << 16
-"""Frames in a batch: enough for the cost of a batch not to matter, 0.8 MB of arrays."""
+"""Frames per batch: enough that the cost of a batch does not matter, with 0.8 MB of arrays."""
 
 MAX_FRAME = (1 << 31) - 1
 """No frame can be longer here, whatever the limits say: lengths are 32-bit columns."""
 
 CUT = frozenset({"truncated", "short_header"})
-"""Codes of problems that say: the data ends within a frame."""
+"""Codes of problems that mean that the data ends inside a frame."""
 
 _BATCH_MARKS = 1 << 10
 _SURVEYED = 1 << 9
-"""Frames or other things that are noted at a time, for those who only want to know."""
+"""Frames or other records noted at a time by a survey."""
 _LEAST_STEP = 1 << 16
-"""Bytes to wait for before what is held back is joined and looked at again."""
+"""Bytes to wait for before what is held back is joined with them and scanned again."""
 
 Source = bytes | bytearray | memoryview | mmap
-"""A piece of a stream. It must not change while batches made of it are in use."""
+"""A piece of a stream. It must not change while batches made from it are in use."""
 
 
 @dataclass(slots=True)
 class Survey:
-    """What a scanner makes of some bytes; why the rest is no frame is not asked."""
+    """What a scanner finds in some bytes, without the reasons why the rest is not a frame."""
 
     frames: list[tuple[int, int]]
     """Start and length of each."""
     problems: list[tuple[int, int]]
-    """Start and length of what is no frame."""
+    """Start and length of what is not a frame."""
     texts: list[tuple[int, int]]
     """Start and length of text between frames."""
     cut: int
-    """Bytes of the frame that the end cuts off; they are no problem."""
+    """Bytes of a frame that the end cuts off; they do not count as a problem."""
 
 
 class FrameScanner:
     """The compiled twin of a format's framer, for one stream.
 
     `feed` and `close` give batches while they are iterated; each must be iterated to its end before
-    the next call. Batches may come later than the object path's records would, never other ones.
+    the next call. Batches may come later than the object path's records, but hold the same ones.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class FrameScanner:
         kernel: Any = None,
         **options: Any,
     ) -> None:
-        """A scanner for one stream whose first byte has that offset.
+        """A scanner for one stream.
 
         Args:
             format: what the stream holds.
@@ -129,22 +129,22 @@ class FrameScanner:
         piece = memoryview(data).cast("B")
         self._parts.append(piece)
         self._held += len(piece)
-        # What is held back is joined with what comes. Waiting for some more before that makes the
-        # cost linear, however small the pieces are.
+        # What is held back is joined with what comes. Waiting for more first keeps the cost
+        # linear, however small the pieces are.
         if self._held >= max(self._scan.need, self._least):
             yield from self._run(False)
 
     def close(self) -> Iterator[FrameBatch]:
-        """The stream has ended; give what is left."""
+        """The stream has ended; return what is left."""
         yield from self._run(True)
 
     def look(self) -> Iterator[FrameBatch]:
-        """Give what is complete by now, however little came since the last batch."""
+        """Return what is complete by now, however little came since the last batch."""
         if self._held:
             yield from self._run(False)
 
     def restart(self, offset: int = 0) -> None:
-        """Go on with another stream whose first byte has that offset, as if newly made."""
+        """Continue with another stream that starts at that offset, as if newly made."""
         self._scan.start(0)
         self._base = offset
         self._parts = []
@@ -152,24 +152,24 @@ class FrameScanner:
 
     @property
     def offset(self) -> int:
-        """Stream offset of the first byte that no batch has had so far."""
+        """Stream offset of the first byte that no batch has covered yet."""
         return self._base
 
     @property
     def rest(self) -> memoryview:
-        """The bytes from there on, after a call of `feed` that had batches."""
+        """The bytes from `offset` on, after a call of `feed` that gave batches."""
         return self._parts[0] if len(self._parts) == 1 else memoryview(b"".join(self._parts))
 
     @property
     def is_fresh(self) -> bool:
-        """Whether what is left is decided as if nothing came before it.
+        """Whether nothing before `offset` affects how the rest is cut.
 
-        Then another scanner that begins at `offset` with these bytes goes on in the same way.
+        Then another scanner that begins at `offset` with these bytes cuts them in the same way.
         """
         return self._columns.is_fresh(self._scan)
 
     def scan_part(self, data: Source, offset: int, *, is_last: bool = False) -> list[FrameBatch]:
-        """Begin anew with a part of a stream; unless it is the last one, `feed` goes on behind it.
+        """Start over with a part of a stream; unless it is the last one, `feed` continues it.
 
         Cheaper than `restart`, `feed` and `close`, for very many small streams.
         """
@@ -178,10 +178,10 @@ class FrameScanner:
         return list(self._run(is_last))
 
     def survey(self, data: bytes) -> Survey | None:
-        """What frames there are in some bytes, which are all; None if nothing looks like one.
+        """The frames in some bytes, which are the whole stream; None if nothing looks like one.
 
-        For those that only want to know: no objects are made of what is no frame, which in other
-        formats is nearly everything.
+        Used for detection: no objects are made for what is not a frame, which is nearly
+        everything when the bytes are in another format.
         """
         self._scan.start(0)
         view = memoryview(data)
@@ -197,7 +197,7 @@ class FrameScanner:
             if out.count or found.frames or isinstance(scanner, FramerScan):
                 self._surveyed(view, out, found)
             elif marks:
-                # Only the end of a stream without frames may be more than an accident.
+                # Without frames, only an unfinished frame at the end is more than a coincidence.
                 kind = out.mark_kinds[marks - 1]
                 if kind == scan.CUT_FRAME:
                     self._surveyed(view, out, found)
@@ -205,7 +205,7 @@ class FrameScanner:
         return found if found.frames or found.cut else None
 
     def _surveyed(self, view: memoryview, out: Any, found: Survey) -> None:
-        """Add what a run of the kernel has found."""
+        """Add what one run of the kernel has found."""
         count, marks = out.count, out.mark_count
         offsets, lengths = memoryview(out.offsets)[:count], memoryview(out.lengths)[:count]
         found.frames.extend(zip(offsets.tolist(), lengths.tolist(), strict=True))
@@ -221,7 +221,7 @@ class FrameScanner:
                 found.problems.append((pos, length))
 
     def stands(self, data: Source) -> bool:
-        """Whether a frame stands at the start of some bytes, which are all."""
+        """Whether some bytes, which are the whole stream, start with a frame."""
         return bool(self._scan.stands_at(memoryview(data).cast("B"), 0, 1))
 
     def _is_text(self, kind: int, pos: int) -> bool:
@@ -236,11 +236,11 @@ class FrameScanner:
     def scan_range(
         self, data: Stored | memoryview, first: int, limit: int, *, chain: int = 0
     ) -> Iterator[FrameBatch]:
-        """Scan a part of a stream that is there as a whole, instead of feeding it.
+        """Scan a part of a stream that is available as a whole, instead of feeding it.
 
-        It begins as if nothing came before, at `first`, or at the first chain of so many frames
-        before `limit`: `start`. It ends at the first place at or behind `limit` where nothing
-        before it matters to what follows: `position`.
+        It begins as if nothing came before, at `first` or at the first chain of that many frames
+        before `limit`; `start` says where. It ends at the first place at or after `limit` where
+        nothing before affects what follows; `position` says where.
 
         Raises:
             SourceError: the bytes cannot be read.
@@ -271,14 +271,14 @@ class FrameScanner:
             self._scan.limit -= done
             self._base += done
             # What is left is read once more, which costs less than joining it with what follows. It
-            # may be long: twice as much each time makes the cost linear.
+            # may be long: doubling what is read keeps the cost linear.
             at = self.position
             more = max(end - at, self._scan.need - (end - at), stored.ahead)
             end = min(end + max(more, min(stored.block, limit - end)), stored.size)
             block = stored.read(at, end)
 
     def find_chain(self, data: memoryview, start: int, stop: int, frames: int) -> int:
-        """The first place in ``[start, stop)`` where that many frames stand in a row; else -1.
+        """The first place in ``[start, stop)`` with that many frames in a row; else -1.
 
         Fewer are enough where the data ends behind them.
         """
@@ -299,7 +299,7 @@ class FrameScanner:
     def _batches(self, data: memoryview, is_last: bool) -> Generator[FrameBatch, None, int]:
         state: int = scan.RUN_FULL
         while state == scan.RUN_FULL:
-            # Small streams need small arrays; were they too small, there would be more batches.
+            # Small streams need small arrays; if these are too small, there are just more batches.
             most = len(data) // self._columns.least_frame + 1
             out = self._new_frames(min(self._batch, most), min(_BATCH_MARKS, most))
             state = self._scan.run(out, data, is_last)

@@ -1,8 +1,7 @@
 """Frames → the tables `messages`, `fields`, `errors` and wide, at compiled speed.
 
-The kernel walks the frames and fills the columns. A frame that it refuses is given to the object
-path, which says why, or has the rows after all: what is in a table never depends on the kernel
-alone.
+The kernel walks the frames and fills the columns. A frame that it refuses goes to the object path,
+which says why, or has the rows after all: what is in a table never depends on the kernel alone.
 """
 
 from __future__ import annotations
@@ -46,15 +45,15 @@ from wireloom.wire import DEFAULT_LIMITS, Limits
 __all__ = ["BATCH_ROWS", "MAX_FRAME", "MessageDecoder"]
 
 BATCH_ROWS: Final = 1 << 17
-"""Rows in a batch: from 32k to 256k rows cost a reader the same, fewer or more cost it more. Making
-a batch of all columns takes a quarter of a millisecond, in which the rows of some thousand more
-could be read."""
+"""Rows per batch: from 32k to 256k a reader spends the same time per row, outside of that more.
+Making a batch of all columns takes a quarter of a millisecond, as long as reading some thousand
+rows."""
 
 MAX_FRAME: Final = (1 << 31) - 1
 """No frame can be longer here, whatever the limits say: lengths are 32-bit columns."""
 
 _MAX_TEXT: Final = 1 << 30
-"""Bytes of text in one batch, where offsets have 31 bits."""
+"""Bytes of text in one batch, whose offsets have 31 bits."""
 _MAX_NAMES: Final = 1 << 16
 """Names or paths kept before they are forgotten, to bound the memory."""
 _MAX_ERRORS: Final = 4096
@@ -70,7 +69,7 @@ _NO_SIZES: Final = memoryview(b"").cast("i")
 class MessageDecoder:
     """Makes rows of frames that are self-describing messages; for one worker at a time.
 
-    `feed` it with frames, of one stream or of several after each other, and `flush` it in the end.
+    `feed` it with frames, of one stream or of several in turn, and `flush` it at the end.
     Both give pairs of a table's name and a record batch.
     """
 
@@ -92,11 +91,11 @@ class MessageDecoder:
         """A decoder.
 
         Args:
-            format: one of messages. None: what is fed are payloads of transports, in which
-                messages of any of these may be.
+            format: a format of messages. None: it is fed with payloads of transports, which may
+                hold messages of any such format.
             tables: those that are wanted: ``messages``, ``fields``, ``errors`` and ``wide``.
             columns: the fields of the wide table: ``BID``, ``BID:decimal(18,4)``. Those without a
-                type have what the format knows of them, as by a dictionary, or are text.
+                type get the one that the format knows, as from a dictionary, or are text.
             select: columns of the other tables that are wanted; all of a table that is not named.
             source: name of the capture, for the key.
             nested: whether messages in the payloads of others get rows too.
@@ -112,7 +111,7 @@ class MessageDecoder:
         """
         if format is not None and format not in message_formats():
             known = ", ".join(message_formats())
-            raise OptionError(f"{format!r} is no format of messages; there are {known}")
+            raise OptionError(f"{format!r} is not a format of messages; there are {known}")
         self._tables = _checked(tables, columns)
         self._format = format
         walker = None if format is None else get(format).columns().walker
@@ -136,10 +135,10 @@ class MessageDecoder:
             each.is_walked(known) for each, known in zip(walked, given, strict=True)
         )
         others = [get(name) for name in message_formats() if get(name).columns().walker is None]
-        # Magics of messages that the kernel would pass over: frames with one go the slow way.
+        # Magics of messages that the kernel would not find: frames with one go the slow way.
         self._magics = [each.magic for each in others] if nested or format is None else []
         self._is_slow |= not all(self._magics)
-        # The kernel knows names by their bytes, and several may be shown like this.
+        # The kernel knows names by their bytes, and several may be shown as the same text.
         self._is_slow |= any(_ESCAPE.search(name) for name in self._choice.names)
         wanted = {name: table(name).select((select or {}).get(name)) for name in self._plain}
         self._errors_table = wanted.get("errors", table("errors"))
@@ -161,7 +160,7 @@ class MessageDecoder:
         self.refused = 0
         """Frames and nested messages so far that could not be read."""
         self.refused_frames: list[int] = []
-        """Which of the frames that were fed last could not be read."""
+        """Which of the frames fed last could not be read."""
 
     @property
     def _plain(self) -> list[str]:
@@ -172,7 +171,7 @@ class MessageDecoder:
         return [name.encode("utf-8", "surrogateescape") for name in self._choice.names]
 
     def table(self, name: str) -> Table:
-        """What the batches of that name hold.
+        """The schema of the batches of that name.
 
         Raises:
             OptionError: the table was not asked for.
@@ -195,7 +194,7 @@ class MessageDecoder:
         stream: str = "",
         path: str = "",
     ) -> Batches:
-        """The batches that more frames complete; it must be iterated to its end.
+        """The batches that these frames complete; it must be iterated to its end.
 
         Args:
             data: bytes, a memoryview or a mapped file that holds the frames.
@@ -257,7 +256,7 @@ class MessageDecoder:
                 at += 1
 
     def _with_magic(self, frames: _Frames) -> deque[int]:
-        """The frames in which a message without a walker may lie."""
+        """The frames that may hold a message that the kernel has no walker for."""
         return deque(
             index
             for index in range(len(frames.lengths))
@@ -270,7 +269,7 @@ class MessageDecoder:
         yield from self._flush_errors()
 
     def take_errors(self) -> list[dict[str, Any]]:
-        """The rows of `errors` that no batch has had so far; none will have them now."""
+        """The rows of `errors` that are in no batch yet; they are handed over here instead."""
         found, self._errors, self._error_bytes = self._errors, [], 0
         return found
 
@@ -297,14 +296,14 @@ class MessageDecoder:
             assert need == NEED_NAMES
             walk.grow_names()
         if walk.names.count > _MAX_NAMES or walk.paths.count > _MAX_NAMES:
-            # Numbers of names change now: nothing may be left that has the old ones.
+            # The numbers of names change now: nothing may keep the old ones.
             yield from self._batches.flush()
             self._batches.open()
             walk.forget_names(self._chosen)
             walk.set_base(self._path.encode("utf-8", "surrogateescape"))
 
     def _answer(self) -> None:
-        """Say of the texts that the kernel asks about whether they are dates."""
+        """Tell the kernel which of the texts that it asks about are dates."""
         dates = self._walk.dates
         for text in dates.asked():
             found = parse_date(text.decode("utf-8", "surrogateescape"))
@@ -319,7 +318,7 @@ class MessageDecoder:
     # --- the object path
 
     def _slow(self, frames: _Frames, at: int) -> Batches:
-        """The rows of a frame by the object path, or why it has none."""
+        """The rows of a frame from the object path, or why it has none."""
         raw = frames.frame(at)
         offset = frames.offset(at)
         length = frames.sizes[at] if len(frames.sizes) else len(raw)
@@ -385,7 +384,7 @@ class MessageDecoder:
 
 
 class _Frames:
-    """Frames as they were given."""
+    """Frames as the caller gave them."""
 
     __slots__ = ("base", "data", "lengths", "offsets", "sizes", "starts", "times")
 
@@ -431,7 +430,7 @@ def _checked(tables: Iterable[str], columns: object) -> tuple[str, ...]:
 
 
 def _own_options(format: str | None, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The options by format, seen to make sense for tables."""
+    """The options by format, checked to make sense for tables."""
     found = by_format(given, [get(name) for name in message_formats()])
     for name, own in found.items():
         for option in get(name).options:

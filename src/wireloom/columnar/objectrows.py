@@ -22,7 +22,7 @@ _IN_EVERY_ROW: Final = ("position", "name", "type", "size")
 
 
 def kernel_values(row: Mapping[str, Any]) -> list[tuple[int, Any]]:
-    """What a row has that others may lack, in the columns' units and by their bits."""
+    """The values of a row in columns that may be null: the column's bit, the value in its unit."""
     found: list[tuple[int, Any]] = []
     for name, bit in FIELD_BITS.items():
         value = row[name]

@@ -1,4 +1,4 @@
-"""Bytes → frames for formats that the kernel has no rules for: by what the object path knows.
+"""Bytes → frames for formats that the kernel has no rules for, with those of the object path.
 
 A format whose framer is `wireloom.framing.Scanner` gets the kernel's scanner, interpreted, with its
 own rules: the same decisions, in the same order. Any other framer is fed as it is.
@@ -18,7 +18,7 @@ from wireloom.kernel.frames.scan import RUN_DONE, RUN_FULL, RUN_MORE, Scan
 __all__ = ["FramerScan", "object_scan"]
 
 _OTHER: Final = 255
-"""The kind of marks that a framer has made: its record is kept."""
+"""The kind of a mark whose record a framer has made; the record is kept."""
 
 
 def object_scan(framer: Framer, max_frame: int, make: Callable[[], Framer]) -> Any:
@@ -47,7 +47,7 @@ class _Rules:
         self._bytes = b""
 
     def _plain(self, data: memoryview) -> bytes:
-        """The data as bytes, copied once; rules search in it, which a view cannot."""
+        """The data as bytes, copied once: rules search in it, and a view has no `find`."""
         if self._data is not data:
             self._data, self._bytes = data, bytes(data)
         return self._bytes
@@ -82,7 +82,7 @@ class _Rules:
 class FramerScan:
     """A framer of any kind with the surface of the kernel's scanner.
 
-    Nothing is known of what it keeps in mind, so that a stream is never begun in the middle.
+    Its internal state is not known, so a stream is never begun in the middle.
     """
 
     bad = 1  # never fresh
@@ -90,7 +90,7 @@ class FramerScan:
 
     def __init__(self, make: Callable[[], Framer]) -> None:
         self._make = make
-        self.limit = 0  # not regarded: only the framer knows where nothing before matters
+        self.limit = 0  # ignored: only the framer knows where nothing before matters
         self.start(0)
 
     def start(self, pos: int) -> None:
@@ -98,7 +98,7 @@ class FramerScan:
         self.pos = pos
         self.need = pos + 1
         self._framer = self._make()
-        self._fed = pos  # bytes of the data that it has had
+        self._fed = pos  # bytes of the data that were fed to it
         self._base = -pos  # its offset of the first byte that is kept
         self._waiting: deque[Record] = deque()
         self._is_closed = False
@@ -112,7 +112,7 @@ class FramerScan:
         self._base += count
 
     def run(self, out: Any, data: memoryview, is_last: bool) -> int:
-        """Decide about as many bytes as possible; `is_last`: no others will come."""
+        """Decide about as many bytes as possible; `is_last`: no more will come."""
         if self._fed < len(data):
             self._waiting += self._framer.feed(data[self._fed :])
             self._fed = len(data)
@@ -135,9 +135,9 @@ class FramerScan:
         return int(RUN_DONE if self.pos >= len(data) else RUN_MORE)
 
     def find_from(self, data: memoryview, pos: int, end: int) -> int:
-        """No place is known to be one where a frame starts."""
+        """`end`: where frames start cannot be told in the middle of a stream."""
         return end
 
     def stands_at(self, data: memoryview, pos: int, count: int) -> bool:
-        """It cannot be told."""
+        """False: only its own framer could tell."""
         return False

@@ -1,6 +1,6 @@
 """Frames → the packet tables of transports, at compiled speed.
 
-The word kernel fills the columns. A frame that it refuses is given to the object path, which says
+The word kernel fills the columns. A frame that it refuses goes to the object path, which says
 why, or has the row after all: what is in a table never depends on the kernel alone.
 """
 
@@ -25,15 +25,15 @@ from wireloom.messages import Message
 from wireloom.tables import Table, table
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
-__all__ = ["MAX_BATCH_BYTES", "BodyColumn", "PacketDecoder", "PacketRows", "packet_row"]
+__all__ = ["MAX_BATCH_BYTES", "BodyColumn", "PacketDecoder", "PacketRows"]
 
 MAX_BATCH_BYTES = 1 << 26
 """Bytes of frames in one record batch: bounds what its payload columns hold."""
 
 BodyColumn = Callable[[int, int, list[int]], pa.Array | None]
-"""Reads bodies. It is called with the number of the first frame of each record batch, that behind
-its last, and those of frames that are no legal packets; it gives the column `Columns.body`, or
-nothing."""
+"""Reads bodies. It is called for each record batch with the number of its first frame, the number
+behind its last, and the numbers of frames that are not legal packets; it returns the column
+`Columns.body`, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ class PacketRows:
     rows: pa.RecordBatch
     refused: list[Refused]
     first: int
-    """Which frame of the batch these begin with."""
+    """Number in the batch of the first of these frames."""
     places: tuple[memoryview, memoryview] | None
-    """Where the payload of each frame starts in the data, and one more than its bytes, or 0."""
+    """Where each frame's payload starts in the data, and its length plus one; 0: it has none."""
     accepted: dict[int, Message]
-    """Frames that have no place because the object path read them, by their numbers."""
+    """Packets that the object path read, by frame number; `places` does not have them."""
 
 
 class PacketDecoder:
@@ -153,7 +153,7 @@ class PacketDecoder:
         return filled.blobs(output)
 
     def check(self, batch: FrameBatch) -> list[Refused]:
-        """Only the frames of a batch that are no legal packets."""
+        """Only the frames of a batch that are not legal packets."""
         keys = Keys("", "", batch.base, None)
         return [
             each
@@ -164,7 +164,7 @@ class PacketDecoder:
     def _fill(
         self, batch: FrameBatch, first: int, keys: Keys
     ) -> tuple[Filled, list[Refused], dict[int, Message]]:
-        """The kernel's columns, and what the object path says of the frames it refused."""
+        """The kernel's columns, and what the object path says about the frames it refused."""
         if self._rows is None or self._rows.capacity < batch.count:
             self._rows = self._kernel.WordRows(self._program.made, batch.count)
         self._rows.classify(batch.data, batch.offsets, batch.lengths)
@@ -229,7 +229,7 @@ class PacketDecoder:
         filled: Filled,
         more: dict[str, pa.Array],
     ) -> pa.RecordBatch:
-        """The rows with those that the object path has, in the order of the frames."""
+        """The rows together with those of the object path, in the order of the frames."""
         extra = []
         for index, packet in accepted.items():
             values = keys.row(index, batch)
@@ -244,7 +244,7 @@ class PacketDecoder:
 
 
 def _places(outcome: bytes) -> Iterator[int]:
-    """Where the ones are."""
+    """The indices of the ones."""
     index = outcome.find(1)
     while index >= 0:
         yield index
@@ -252,7 +252,7 @@ def _places(outcome: bytes) -> Iterator[int]:
 
 
 def _pieces(batch: FrameBatch) -> Iterator[tuple[int, int]]:
-    """Ranges of frames of at most `MAX_BATCH_BYTES`, but at least one frame, each."""
+    """Ranges of frames of at most `MAX_BATCH_BYTES` each, but of at least one frame."""
     if not batch.count:
         return
     span = batch.offsets[-1] + batch.lengths[-1] - batch.offsets[0]
@@ -266,8 +266,3 @@ def _pieces(batch: FrameBatch) -> Iterator[tuple[int, int]]:
             first, size = index, 0
         size += length
     yield first, batch.count
-
-
-def packet_row(packet: Message) -> dict[str, Any]:
-    """The values of a packet's own columns, as the object path has them."""
-    return get(packet.format).columns().row(packet)

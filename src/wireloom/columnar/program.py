@@ -1,11 +1,11 @@
 """Declarations → the word kernel's program: what each form of a packet puts into which column.
 
-Nothing is known here of a single format. A form's words, conditions, lengths and legal values come
-from its parts (`wireloom.layout`). Which combinations of fields a packet refuses is found out by
-asking its class (`Packet.flaw`) about every combination of the fields that it looks at.
+Nothing here knows a particular format. A form's words, conditions, lengths and legal values come
+from its parts (`wireloom.layout`). Which combinations of fields a packet refuses is found by asking
+its class (`Packet.flaw`) about every combination of the fields that it looks at.
 
 A form that the kernel cannot read (a number of 64 bits, a large table of names) is left out of the
-program. The kernel refuses its frames, so that the object path reads them: slower, the same rows.
+program. The kernel refuses its frames, so the object path reads them: slower, with the same rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MAX_KEY_BITS = 12
 """Bits of the fields that a packet's flaws depend on; real ones need up to eight."""
 
 _MAX_NAME_BITS = 16
-"""Bits of a field with names: its map has a place for every value."""
+"""Bits of a field with names: its map has an entry for every value."""
 _MAX_SELECTOR_BITS = 16
 _MAX_KERNEL_BITS = 63
 """Bits of a number in the kernel's columns and operations, which are signed."""
@@ -53,12 +53,12 @@ class Output:
     forms: set[int] = field(default_factory=set)
     """Which forms have it."""
     names: list[str] = field(default_factory=list)
-    """Of a ``name``: its texts by number."""
+    """For a ``name``: its texts by number."""
     width: int = 0
     place: int = 0
-    """Of a ``name``: bits of its values, and where its map starts."""
+    """For a ``name``: bits of its values, and where its map starts."""
     table: Mapping[int, str] = field(default_factory=dict)
-    """Of a ``name``: the names that were declared."""
+    """For a ``name``: the declared names."""
     unit: int = 1
     """Bytes of an item."""
 
@@ -69,7 +69,7 @@ class Output:
 
 
 class Program:
-    """A program with its columns; it learns numbers without a name, so that each worker has one."""
+    """A program with its columns. It learns numbers without a name, so each worker has its own."""
 
     def __init__(self, kernel: Any, outputs: Sequence[Output], arrays: dict[str, Any]) -> None:
         self.outputs = outputs
@@ -86,7 +86,7 @@ class Program:
         )
 
     def learn(self) -> list[Output]:
-        """Name the numbers that the kernel met for the first time; give the columns they are in."""
+        """Name the numbers that are new to the kernel; return the columns they are in."""
         grown = []
         for place, output in enumerate(self.name_outputs):
             known = len(output.names)
@@ -111,7 +111,7 @@ class _Builder:
     # --- columns
 
     def output(self, name: str, kind: str) -> Output | None:
-        """The column of that name; None if it is not asked for."""
+        """The column of that name; None if it is not wanted."""
         if name not in self.table.names:
             return None
         found = self.outputs.get(name)
@@ -152,7 +152,7 @@ class _Builder:
         self.ops.append((code, one, two, three, four, five))
 
     def form(self, shape: Shape) -> bool:
-        """Add the operations of one form; whether the kernel can read it, else it has none."""
+        """Add the operations of one form; False, adding none, if the kernel cannot read it."""
         ops, maps = len(self.ops), len(self.maps)
         names = list(self.name_outputs)
         outputs = {
@@ -218,7 +218,7 @@ class _Form:
         self.builder.put(code, *args, **more)
 
     def fit(self, index: int = 0) -> None:
-        """See that the words from there to the next part of any length are there."""
+        """Check that the words up to the next part of variable length are there."""
         size = 0
         for part in self.shape.parts[index:]:
             if not isinstance(part, Word):
@@ -239,7 +239,7 @@ class _Form:
         return found
 
     def word(self, word: Word) -> None:
-        """Load a word, and take it apart; not if nothing asks for what is in it."""
+        """Load a word and take it apart, unless nothing in it is wanted."""
         if word.size > 8:
             raise _UnreadableError(word.name)
         start = len(self.builder.ops)
@@ -253,7 +253,7 @@ class _Form:
     def bits(self, bits: Bits) -> None:
         low, mask = bits.low, bits.mask
         if bits.const is not None:
-            half = 0xFFFFFFFF  # twice: a magic of eight bytes is no signed number
+            half = 0xFFFFFFFF  # in two halves: a magic of eight bytes is not a signed number
             self.put(words.OP_CONST, low, mask & half, bits.const & half)
             if mask > half:
                 self.put(words.OP_CONST, low + 32, mask >> 32, bits.const >> 32)
@@ -348,7 +348,7 @@ class _Probe:
 def _choices(part: Flat) -> Iterator[tuple[str, int, Sequence[Any]]]:
     """Name, bits and values of each attribute of a part, as far as a flaw may depend on them.
 
-    A number of many bits has no bits in the table: whether it is there may matter, its value not.
+    A number of many bits has no bits in the table: its presence may matter, but not its value.
     """
     if isinstance(part, Word):
         for bits in part.bits:
@@ -364,9 +364,9 @@ def _choices(part: Flat) -> Iterator[tuple[str, int, Sequence[Any]]]:
 
 
 def _flaws(shape: Shape) -> tuple[dict[str, int], list[int]]:
-    """Where each field that matters stands in the index of the flaw table, and that table.
+    """Where each field that matters is in the index of the flaw table, and that table.
 
-    Both are empty for a form that no values make refuse.
+    Both are empty for a form that refuses no values.
     """
     values: dict[str, Any] = {}
     for made in dataclasses.fields(cast("Any", shape.cls)):
@@ -409,9 +409,9 @@ def _flaws(shape: Shape) -> tuple[dict[str, int], list[int]]:
 
 
 def _selector(shapes: Sequence[Shape], readable: set[int]) -> tuple[list[int], list[int]]:
-    """Where code and header length stand in a frame; the shape for each of their values.
+    """Where code and header length are in a frame; the shape for each of their values.
 
-    The first are a word's place, bytes and order, and the lowest bit and mask of both in it. Only
+    The first are a word's place, size and order, and the lowest bit and mask of both in it. Only
     readable shapes are chosen, and none by a code of so many bits that the table would be huge.
     """
     at = 0
@@ -432,13 +432,13 @@ def _selector(shapes: Sequence[Shape], readable: set[int]) -> tuple[list[int], l
                 for code in shape.codes:
                     index = code << chosen["code"].low - low
                     index |= 0 if words is None else shape.words << words
-                    # Where neither tells two forms apart, only the object path can.
+                    # Where neither distinguishes two forms, only the object path can.
                     forms[index] = _MANY if forms[index] != NO_FORM else number
             forms = [NO_FORM if form == _MANY else form for form in forms]
             order = int(part.order == "little")
             return [at, part.size, order, low, len(forms) - 1], forms
         at += part.size
-    # Without a code that tells forms apart, only a single form can be known.
+    # Without a code that distinguishes forms, there can only be one.
     has_code = any(
         bits.derived == "code"
         for part in shapes[0].parts
@@ -459,11 +459,11 @@ def build_program(
     shapes: Sequence[Shape],
     enums: Mapping[str, type[IntEnum] | None] | None = None,
 ) -> Program:
-    """The program that fills those columns of a packet table that packets have.
+    """The program that fills the columns of a packet table that come from packets.
 
     Args:
         kernel: the compiled or the interpreted one.
-        table: the columns that are asked for.
+        table: the columns that are wanted.
         shapes: every form.
         enums: enums that replace declared ones, by field; None: the numbers have no names.
     """
@@ -501,7 +501,7 @@ class _Same:
         return hash(self.key)
 
 
-@lru_cache(maxsize=64)  # asking every packet for its flaws takes longer than reading a small file
+@lru_cache(maxsize=64)  # finding the flaws of every packet takes longer than reading a small file
 def _plan(
     table: Table, shapes: tuple[_Same, ...], enums: tuple[tuple[str, type[IntEnum] | None], ...]
 ) -> _Plan:

@@ -45,7 +45,7 @@ def decode_frames(
     batch_rows: int = BATCH_ROWS,
     **options: Any,
 ) -> Batches:
-    """The tables of frames that are there as arrays.
+    """The tables of frames whose offsets and lengths are given as arrays.
 
     Args:
         data: bytes, a memoryview or a mapped file that holds the frames.
@@ -54,9 +54,9 @@ def decode_frames(
         format: ``tibmsg``, ``tibrv`` or ``qform``.
         tables: which; by default ``messages``, ``fields`` and ``errors``, or with `columns`
             ``wide`` and ``errors``.
-        columns: the fields of the wide table, such as ``BID`` or ``BID:decimal(18,4)``. What has no
-            type gets it from the dictionary (QForm), else from a look at the first frames: name the
-            types where the schema must not depend on the data.
+        columns: the fields of the wide table, such as ``BID`` or ``BID:decimal(18,4)``. One without
+            a type gets it from the dictionary (QForm), else from the first frames: name the types
+            where the schema must not depend on the data.
         select: columns of the other tables that are wanted; all of a table that is not named.
         source: name of the capture, for the key.
         stream: name of the stream, for the key.
@@ -211,7 +211,7 @@ def infer_columns(
         starts: where each starts.
         lengths: the bytes of each.
         format: of the messages.
-        columns: the fields; those that have a type keep it. None: all fields that are met.
+        columns: the fields; those that have a type keep it. None: all fields that occur.
         nested: whether to look into messages in payloads too.
         options: the format's own.
 

@@ -1,12 +1,12 @@
-"""One large file, several workers, the same records as in one pass.
+"""One large file scanned by several workers, with the same records as in one pass.
 
 The file is cut into segments. In each, a worker looks for a chain of frames and scans from there up
-to the first place behind its segment where nothing before matters any more. If the next worker
+to the first place behind its segment where nothing before it matters any more. If the next worker
 began at that place, the seam is proven: one pass would have gone on the same way. If not, because a
 payload looked like frames or damage lay across the seam, the scan goes on from the part before
 until both agree. Nothing is taken on trust: a file made to mislead costs time, never a record.
 
-The kernel runs without the interpreter's lock, so that threads are enough.
+The kernel releases the interpreter's lock, so threads are enough.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from wireloom.columnar.stored import InMemory, Stored
 __all__ = ["CHAIN", "SEGMENT", "map_frames", "scan_parallel", "seams"]
 
 SEGMENT = 4 << 20
-"""Bytes of a segment: large for the costs of a seam and of batches that end there not to matter,
-small for an even load, and since the rows of one more than there are workers are held."""
+"""Bytes of a segment: large, so that the cost of a seam and of the batches that end there does not
+matter; small, for an even load and because the rows of one segment more than workers are held."""
 
 CHAIN = 4
 """Frames in a row that a worker starts from. False ones cost time only."""
@@ -63,9 +63,9 @@ def map_frames(
     Args:
         format: what the stream holds.
         data: the whole stream, in memory or in a file.
-        make_work: called once in each worker; what it gives is called with the batches there.
+        make_work: called once in each worker; the function it returns is called with each batch.
         workers: threads.
-        segment: bytes that one worker takes at a time.
+        segment: bytes that a worker takes at a time.
         settings: as for `FrameScanner`.
 
     Raises:
@@ -89,7 +89,7 @@ def scan_parallel(
 def seams(
     format: str, data: Source | Stored, parts: int, *, workers: int = 2, **settings: Any
 ) -> list[int]:
-    """Where a stream can be cut into about as many parts: each can be read on its own.
+    """Where a stream can be cut into about that many parts that can be read independently.
 
     Reading from one to the next gives the records that one pass over everything gives there. The
     first is 0, the last is the stream's length.
@@ -147,10 +147,10 @@ class _Splitter(Generic[_T]):
     def run(
         self, bounds: list[int], workers: int, found: set[int] | None = None
     ) -> Iterator[tuple[FrameBatch, _T]]:
-        """The batches of all segments between `bounds`; `found` gets where each one ended."""
+        """The batches of all segments between `bounds`; adds to `found` where each one ended."""
         segments = deque(pairwise(bounds))
         waiting: deque[tuple[int, Future[_Part[_T]]]] = deque()
-        at = 0  # everything before is given out, and nothing before matters
+        at = 0  # everything before was given out, and nothing before matters
         with ThreadPoolExecutor(workers) as pool:
             try:
                 while segments or waiting:
@@ -169,7 +169,7 @@ class _Splitter(Generic[_T]):
     def _join(
         self, at: int, last: int, part: _Part[_T]
     ) -> Generator[tuple[FrameBatch, _T], None, int]:
-        """Give a part's batches from `at` on; where it begins elsewhere, repair the seam."""
+        """The batches of a part from `at` on; if it begins elsewhere, the seam is repaired."""
         if part.start == at:
             yield from part.batches
             return part.end
@@ -190,7 +190,7 @@ class _Splitter(Generic[_T]):
 
 
 def _agreement(part: _Part[Any], at: int, origin: int) -> int:
-    """The batch of a part with a record at `at` that nothing before matters to; -1: there is none.
+    """The batch of a part with a record at `at` that nothing before affects; -1: there is none.
 
     From there on, that part is what one pass gives.
     """
@@ -211,14 +211,14 @@ def _starts_at(batch: FrameBatch, at: int) -> bool:
     index = bisect_left(batch.offsets, place)
     if index < batch.count and batch.offsets[index] == place:
         return True
-    # A piece of a longer problem starts nothing.
+    # A piece of a longer problem is not a start.
     return any(
         other.offset == at and getattr(other, "code", "") != "resync" for other in batch.others
     )
 
 
 def _from(batch: FrameBatch, at: int) -> FrameBatch:
-    """What of a batch starts at `at` in the stream or behind it."""
+    """The part of a batch that starts at or after `at` in the stream."""
     index = bisect_left(batch.offsets, at - batch.base)
     kept = [pair for pair in zip(batch.others, batch.reaches, strict=True) if pair[0].offset >= at]
     if not index and len(kept) == len(batch.others):

@@ -1,7 +1,7 @@
-"""Streams that are there as a whole, of which any part can be read: in memory, or in a file.
+"""Streams with random access: in memory, or in a file.
 
-A file is not mapped: one that is cut short while it is read would end the process. Its blocks are
-read instead, which costs no more than the page faults of a map do, and a missing one is an error.
+A file is not mapped: truncating a mapped file while it is read would kill the process. Its blocks
+are read instead, which costs no more than the page faults of a map, and a missing one is an error.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from wireloom.errors import SourceError
 __all__ = ["InMemory", "Stored", "StoredFile"]
 
 _PREAD: Final = getattr(os, "pread", None)
-"""Reads at a place without moving there; Windows has none."""
+"""Reads at an offset without seeking; Windows has none."""
 
 
 class Stored(ABC):
-    """The bytes of a stream; several threads may read at a time."""
+    """The bytes of a stream; several threads may read at the same time."""
 
     size: int
     """How many there are."""
     block: int
     """How many to read at a time."""
     ahead: int
-    """How many more, for what begins in a block and ends behind it."""
+    """How many more, for what begins in a block and ends after it."""
 
     @abstractmethod
     def read(self, first: int, last: int) -> memoryview:
@@ -70,7 +70,7 @@ class _Part(Stored):
 
 
 class StoredFile(Stored):
-    """A file, which has the size that it has when it is opened."""
+    """A file, with the size that it has when it is opened."""
 
     block = 2 << 20
     ahead = 1 << 14

@@ -14,7 +14,7 @@ from wireloom.rows import field_types, walked_formats
 __all__ = ["DIALECTS", "dialect_names", "field_map", "field_names"]
 
 DIALECTS: Final = ("standard", "document")
-"""What the dialect column may have; a position here is its number in the kernel."""
+"""Values of the dialect column; a position here is the number in the kernel."""
 
 
 def field_names() -> pa.Array:
@@ -34,7 +34,7 @@ def dialect_names() -> pa.Array:
 
 
 def field_map() -> bytes:
-    """Number of the types of formats with a walker in the type column's dictionary."""
+    """Where the types of formats with a walker are in the type column's dictionary."""
     return _field_map(field_types())
 
 

@@ -1,8 +1,8 @@
-"""The wide table: one row a message, with chosen fields as typed columns.
+"""The wide table: one row per message, with chosen fields as typed columns.
 
 A chosen field's column has one type, whatever a sender puts into a message. Values are converted
-where nothing gets lost; one that does not fit is null and counted in `misfits`, so that a null that
-hides something can be told from a field that was not there.
+where nothing gets lost; one that does not fit is null and counted in `misfits`, so that it can be
+told from a field that was not there.
 
 | column | takes |
 |---|---|
@@ -73,7 +73,7 @@ class Choice:
 
     @property
     def places(self) -> list[tuple[int, int]]:
-        """Precision and scale of each column; they count for decimals."""
+        """Precision and scale of each column; used for decimals."""
         return [_places(type) for type in self.types]
 
 
@@ -85,23 +85,23 @@ def _places(type: str) -> tuple[int, int]:
 def choose(columns: Iterable[str], known: Mapping[str, str]) -> Choice:
     """The fields that a caller names; types that it does not give are taken from `known`.
 
-    A field of which nothing is known becomes text.
+    A field of unknown type becomes text.
 
     Raises:
-        OptionError: a type is not known, or a name is taken.
+        OptionError: there is no such type, or a name is taken.
     """
     given = [wide_column(text) for text in columns]
     names = tuple(name for name, _ in given)
     types = tuple(type or known.get(name, "text") for name, type in given)
     choice = Choice(names, types)
-    _ = choice.table  # so that a name that is taken is found now
+    _ = choice.table  # fails now if a name is taken
     return choice
 
 
 def infer(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """What type the column of each field should have, judged by rows of the `fields` table.
 
-    Those of messages in messages count, too: they have wide rows of their own.
+    Fields of nested messages count, too: these have wide rows of their own.
     """
     found = Inference()
     found.add(rows)
@@ -109,7 +109,7 @@ def infer(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 class Inference:
-    """Types of columns by the values that were met so far; more of them can make a type wider."""
+    """Types of columns, from the values seen so far; more values can widen a type."""
 
     def __init__(self) -> None:
         self._seen: dict[str, set[str]] = {}
@@ -122,7 +122,7 @@ class Inference:
 
     @property
     def types(self) -> dict[str, str]:
-        """The type of each field that was met."""
+        """The type of each field seen so far."""
         return {name: _common(types) for name, types in self._seen.items()}
 
 
@@ -142,7 +142,7 @@ def _type_of(row: Mapping[str, Any]) -> str:
 
 
 def _common(types: set[str]) -> str:
-    """One type for values of several; what does not fit it counts as a misfit later."""
+    """One type for values of several types; what does not fit is a misfit later."""
     if types <= {"text", "date", "time"} and len(types) > 1:
         return "text"  # only some of the texts are spelt like a date
     for type in ("date", "time", "timestamp", "decimal", "f64", "i64", "bool", "text"):
@@ -182,7 +182,7 @@ def wide_cells(rows: Iterable[Mapping[str, Any]], choice: Choice) -> tuple[list[
 
 
 def wide_value(row: Mapping[str, Any], type: str) -> Any:
-    """A field's value in a column of that type; None for null, `MISFIT` if it does not fit.
+    """A field's value in a column of that type: None for null, `MISFIT` if it does not fit.
 
     Dates are days since 1970, times nanoseconds of the day, timestamps microseconds, decimals
     whole numbers of their last place.
@@ -232,7 +232,7 @@ def _decimal(row: Mapping[str, Any], precision: int, places: int) -> Any:
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)  # finite
     units = int("".join(map(str, digits)))
-    # More digits than 128 bits hold, or more places than a hint can give, are not tried at all.
+    # More digits than 128 bits hold, or more places than a hint allows, are not even tried.
     if units >= _UNITS_LIMIT or exponent < -DECIMAL_SCALE:
         return MISFIT
     shift = places + exponent
@@ -271,7 +271,7 @@ _EPOCH: Final = dt.date(1970, 1, 1)
 
 
 def wide_array(kernel: Any, wide: Any, column: int, base: int, type: str) -> pa.Array:
-    """One column of the rows that the kernel has filled; `base` words of a row are before it."""
+    """One column of the rows that the kernel has filled; it starts at word `base` of a row."""
     count, at = wide.count, base * wide.capacity
     kind, arrow = type.partition("(")[0], arrow_type(type)
     words = memoryview(wide.buffers["words"]).cast("B").cast("Q")

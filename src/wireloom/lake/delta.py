@@ -1,8 +1,8 @@
 """A Delta log beside each table of a lake: the same files, for readers of Delta.
 
-The lake's own log stays the one that decides. Each of its commits is told to the Delta log of every
+The lake's own log remains authoritative. Each of its commits is repeated in the Delta log of every
 table that it touches, as one Delta commit with the application's name and the version, so that it
-is told once however often it is carried out. Readers of Delta see a table's commits as a whole.
+is there once however often it is carried out. Readers of Delta see a table's commits as a whole.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def enable(lake: Lake) -> None:
 
 
 def tell(lake: Lake, commit: Commit) -> None:
-    """Tell the Delta logs of a commit that was carried out, once.
+    """Add a commit that was carried out to the Delta logs, once.
 
     Raises:
         StateError: deltalake is not installed.
@@ -72,7 +72,7 @@ def _tell(lake: Lake, table: str, added: Iterable[DataFile], gone: list[Any]) ->
     if not delta.DeltaTable.is_deltatable(str(folder)):
         files = lake.files(table)
         if files:
-            # The whole table: what was there before it had a Delta log as well.
+            # The whole table, including what was there before it had a Delta log.
             delta.transaction.create_table_with_add_actions(
                 str(folder),
                 _schema(lake, table),

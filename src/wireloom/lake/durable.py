@@ -1,4 +1,4 @@
-"""Files that survive a crash: written whole or not at all, and there after a power cut."""
+"""Files that survive a crash or a power cut: written whole or not at all."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def sync_file(path: str | os.PathLike[str]) -> None:
 def create(path: Path, content: bytes) -> None:
     """A new file with this content, durable when this returns.
 
-    Nobody ever sees a part of it, and of two that create the same file one fails.
+    Nobody ever sees a part of it, and if two processes create the same file, one fails.
 
     Raises:
         LakeError: it exists.

@@ -5,11 +5,12 @@ A capture is known by its path, its size and a digest of its first and last byte
 * same size and same digest: it is not read again, whatever its modification time says;
 * larger, and what was there before is unchanged: it has *grown*;
 * anything else: it was *rewritten*;
-* the same as one that was read under another path, where nothing is now: it has *moved*. If more
-  was expected of that one, it may have grown as well.
+* the same as one that was read under another path, where nothing is now: it has *moved*. If that
+  one was still growing, it may have grown as well.
 
-What has changed in any way is read again, in place of what was read before: the rows of a lake are
-those that the captures have now. Only one that is still being followed is read on when it grows.
+A capture that has changed in any way is read again and replaces what was read before: the rows of a
+lake are those of the captures as they are now. Only one that is being followed is read on when it
+grows.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from wireloom.lake.log import Input
 __all__ = ["PIECE", "Change", "compare", "digest_of", "look_at"]
 
 PIECE: Final = 1 << 16
-"""Bytes at either end of a capture that its digest is of."""
+"""Bytes at either end of a capture that its digest covers."""
 
 Kind = Literal["new", "same", "grown", "rewritten", "moved"]
 
@@ -38,12 +39,12 @@ class Change:
 
     kind: Kind
     now: Input
-    """The capture as it is now; `end` and what else the reader knows is that of `before`."""
+    """The capture as it is now; `end` and the reader's state are those of `before`."""
     before: Input | None = None
 
 
 def digest_of(path: str | os.PathLike[str], size: int) -> str:
-    """Digest of the first and the last bytes among the first `size` ones.
+    """Digest of the first and the last of the first `size` bytes.
 
     Raises:
         SourceError: the file cannot be read, or is shorter.
@@ -68,7 +69,7 @@ def digest_of(path: str | os.PathLike[str], size: int) -> str:
 
 
 def look_at(path: str | os.PathLike[str]) -> Input:
-    """A capture as it is now, without its digest, which costs reading.
+    """A capture as it is now, without its digest, for which it would have to be read.
 
     Raises:
         SourceError: there is no such file.

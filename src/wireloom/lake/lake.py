@@ -2,11 +2,11 @@
 
 One writer at a time holds the lake's lock. It writes files into staging, then commits: first a
 record of the log is made durable, then the files named in it are moved to their places. Moving is
-the only thing that can be left undone by a crash, and whoever writes next does it first. Files in
-staging that no record names are nobody's, and removed.
+the only thing that a crash can leave undone, and the next writer does it first. Files in staging
+that no record names are removed.
 
-Readers need no lock. Those that read the tables' folders see only committed rows, each once; a
-commit's files appear one by one, in a moment. Those that ask `Lake.files` see commits as a whole.
+Readers need no lock. Those that read the tables' folders see only committed rows, each once; the
+files of a commit appear one by one, within a moment. Those that use `Lake.files` see whole commits.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LOCK: Final = f"{CONTROL}/lock"
 
 
 class Lake:
-    """A lake, as it is when it is opened or refreshed."""
+    """A lake, as of when it was opened or refreshed."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Open a lake that exists, for reading.
@@ -46,7 +46,7 @@ class Lake:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str]) -> Lake:
-        """Open a lake, made if there is none.
+        """Open a lake; create it if there is none.
 
         Raises:
             LakeError: there are other files in that folder, or the log is damaged.
@@ -60,7 +60,7 @@ class Lake:
         return cls(root)
 
     def refresh(self) -> None:
-        """See what others have committed since.
+        """Load what others have committed since.
 
         Raises:
             LakeError: the log is damaged.
@@ -87,7 +87,7 @@ class Lake:
         return [file for file in self.state.files.values() if _folder(file.path) == folder]
 
     def place(self, file: DataFile) -> Path:
-        """Where a file is now; a crash may have left one that is committed in staging."""
+        """Where a file is now; a crash may have left a committed file in staging."""
         final = self.path / file.path
         if not final.exists():
             for staged in (file.staged, *self._swapped(file)):
@@ -111,7 +111,7 @@ class Lake:
 
     @contextmanager
     def write(self) -> Iterator[Writing]:
-        """Become the one writer; what a crash left undone is done first.
+        """Become the only writer; what a crash left undone is done first.
 
         Raises:
             LakeError: another process is writing.
@@ -128,7 +128,7 @@ class Lake:
 
 @contextmanager
 def _locked(root: Path) -> Iterator[None]:
-    """Hold the lake's lock. The system gives it back when a process dies, however it dies."""
+    """Hold the lake's lock. The system releases it when a process dies, however it dies."""
     with open(root / _LOCK, "a+b") as file:
         try:
             import fcntl
@@ -143,7 +143,7 @@ def _locked(root: Path) -> Iterator[None]:
 
 
 class Writing:
-    """What the one writer of a lake can do."""
+    """What the only writer of a lake can do."""
 
     def __init__(self, lake: Lake) -> None:
         self.lake = lake
@@ -188,11 +188,11 @@ class Writing:
             add: files in staging.
             kind: what is being done.
             remove: paths of files that are no longer part of the lake.
-            whole: tables of which nothing stays but what is in `add`.
-            inputs: captures as they are now known.
-            forget: paths of captures that are no longer known.
-            batch: name of the sender and number of its batch. One that was committed before is
-                left alone, and its files are removed.
+            whole: tables that are replaced by what is in `add`.
+            inputs: captures as known from now on.
+            forget: paths of captures to forget.
+            batch: name of the sender and number of its batch. A batch that was committed before is
+                skipped, and its files are removed.
             notes: kept with the commit.
             derived: what derived tables in `add` were made of.
 
@@ -242,11 +242,11 @@ class Writing:
     def _prepare_all(
         self, gone: set[str], added: Sequence[DataFile], whole: Collection[str]
     ) -> tuple[Swap, ...]:
-        """The folders that are replaced; those with a Delta log of their own never are."""
+        """The folders that are replaced; one with a Delta log never is."""
         folders = {_folder(path) for path in gone} & {_folder(file.path) for file in added}
         folders |= {file.table for file in added if file.table in whole}
         folders = {each for each in folders if not (self.root / each / "_delta_log").exists()}
-        # That of a table has those of its days in it.
+        # A table's folder contains those of its days.
         folders = {each for each in folders if each.partition("/")[0] not in folders - {each}}
         return tuple(self._prepare(folder, gone, added) for folder in sorted(folders))
 
@@ -269,10 +269,10 @@ class Writing:
             sync_folder(inner)
         return Swap(folder, staged, witness)
 
-    # --- carrying out, which may be done again any number of times
+    # --- carrying out, which may be repeated any number of times
 
     def recover(self) -> None:
-        """Finish what a crash left undone, and remove what nobody committed.
+        """Finish what a crash left undone, and remove what was never committed.
 
         Raises:
             LakeError: a committed file is lost.

@@ -2,7 +2,7 @@
 
 ::
 
-    LAKE/frames/date=2023-11-14/part-00000001-00000.parquet     rows: a folder a table and day
+    LAKE/frames/date=2023-11-14/part-00000001-00000.parquet     rows: a folder per table and day
     LAKE/accounting/part-00000001-00004.parquet                 tables without times: no days
     LAKE/_wireloom/log/00000000000000000001.json                commits, in order
     LAKE/_wireloom/staging/RUN/frames/date=2023-11-14/….parquet what is being written
@@ -38,8 +38,8 @@ LOG: Final = f"{CONTROL}/log"
 STAGING: Final = f"{CONTROL}/staging"
 
 NO_DATE: Final = "1970-01-01"
-"""The day of rows that have none. A real day, since some readers fail on a table whose only folder
-is that of a null."""
+"""The day of rows without one. A real day, since some readers fail on a table whose only folder is
+that of a null."""
 
 DAY_NS: Final = 86_400_000_000_000
 
@@ -47,7 +47,7 @@ TIME_COLUMNS: Final = {
     "gaps": "ts_before_ns",
     "accounting": None,
     "bars": "ts",
-    # What is known at the end: a day would say when a part of it was last heard of.
+    # It has what is known at the end; a day would only say when that was last updated.
     "blaze_objects": None,
     "last_values": None,
 }
@@ -78,7 +78,7 @@ class DateRule:
     >>> DateRule("name").day_of("/captures/ticks-20240105.bin")
     '2024-01-05'
 
-    The rule uses nothing but the name of the capture, so that it always gives the same.
+    The rule uses nothing but the name of the capture, so its result never changes.
     """
 
     def __init__(self, rule: str = "name") -> None:

@@ -1,8 +1,8 @@
 """The log of a lake: what was committed, in order, and what follows from it.
 
-A commit is one JSON file, created whole and durably before anything it speaks of is moved. All that
-is known about a lake (its files, the captures that were read, totals) follows from reading the log
-in order; now and then the outcome is written down as a checkpoint, so that opening stays quick.
+A commit is one JSON file, created whole and durably before anything it names is moved. All that is
+known about a lake (its files, the captures that were read, totals) follows from reading the log in
+order; now and then the result is saved as a checkpoint, so that opening stays fast.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 FORMAT: Final = 1
-"""Version of the log's own form."""
+"""Version of the log's format."""
 
 CHECKPOINT_EVERY: Final = 32
 
@@ -51,7 +51,7 @@ class DataFile:
     day: str | None
     """``YYYY-MM-DD``; None for tables without days."""
     sources: tuple[str, ...] | None
-    """The captures that it has rows of; None if they are too many to list."""
+    """The captures whose rows it has; None if they are too many to list."""
     ts_min_ns: int | None
     ts_max_ns: int | None
     schema: str
@@ -59,7 +59,7 @@ class DataFile:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> DataFile:
-        """What `asdict` made."""
+        """The inverse of `asdict`."""
         sources = value["sources"]
         return cls(**{**value, "sources": None if sources is None else tuple(sources)})
 
@@ -79,24 +79,24 @@ class Input:
     first: int = 0
     """Where the last commit began to read; 0: from its start, in place of what was read before."""
     end: int = 0
-    """Up to where it was read; less than `size` if the rest was an unfinished frame of a capture
-    that still grows."""
+    """How far it was read; less than `size` if the rest was an unfinished frame of a capture that
+    still grows."""
     is_open: bool = False
     """Whether more is expected behind `end`."""
     state: Mapping[str, Any] = field(default_factory=dict)
-    """What the reader needs to go on from `end`."""
+    """What the reader needs to continue from `end`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """What a derived table was made of; the same again would give the same rows."""
+    """What a derived table was made of; making it from the same again gives the same rows."""
 
     version: int
     """The lake's version when it was made."""
     of: Mapping[str, int]
     """The tables it was made of, with the version that last changed rows of each; 0: none did."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Those that are not the defaults."""
+    """Options that differ from the defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +126,12 @@ class Commit:
     swaps: tuple[Swap, ...] = ()
     inputs: tuple[Input, ...] = ()
     forget: tuple[str, ...] = ()
-    """Paths of captures that are known by another path from now on."""
+    """Paths of captures that are forgotten: they are known by another path now."""
     batch: tuple[str, int] | None = None
-    """Who sent it and which of its batches it is: the same one is never committed twice."""
+    """Its sender and the number of the sender's batch: no batch is committed twice."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     derived: Mapping[str, Derivation] = field(default_factory=dict)
-    """The derived tables among those that it brings."""
+    """The derived tables that it adds."""
 
     @property
     def tables(self) -> set[str]:
@@ -190,22 +190,22 @@ class State:
 
     version: int = 0
     files: dict[str, DataFile] = field(default_factory=dict)
-    """By path."""
+    """Live files, by path."""
     inputs: dict[str, Input] = field(default_factory=dict)
-    """By path."""
+    """Captures that were read, by path."""
     batches: dict[str, int] = field(default_factory=dict)
-    """The last batch of everyone who numbers them."""
+    """The last batch of every sender that numbers them."""
     columns: dict[str, str] = field(default_factory=dict)
-    """Types of the wide table's columns, which stay what they were at first."""
+    """Types of the wide table's columns, which never change."""
     changed: dict[str, int] = field(default_factory=dict)
-    """By table, the version that last changed its rows; putting files together changes none."""
+    """By table, the version that last changed its rows; compacting changes none."""
     derived: dict[str, Derivation] = field(default_factory=dict)
-    """By name, the tables that were made of other ones."""
+    """By name, the tables that were derived from others."""
     last: Commit | None = None
     """The last commit; the only one that may not have been carried out to its end."""
 
     def apply(self, commit: Commit) -> None:
-        """Go on by one commit."""
+        """Apply one commit."""
         for path in commit.remove:
             self.files.pop(path, None)
         for added in commit.add:
@@ -226,7 +226,7 @@ class State:
         self.last = commit
 
     def changed_since(self, name: str) -> list[str]:
-        """The tables of which a derived one was made that have other rows now."""
+        """The base tables of a derived one whose rows have changed since it was made."""
         of = self.derived[name].of
         return [table for table, version in of.items() if self.changed.get(table, 0) != version]
 
@@ -289,7 +289,7 @@ def _versions(root: Path) -> tuple[list[int], list[int]]:
 
 
 def read(root: Path, since: State | None = None) -> State:
-    """What the log says now; with `since`, only what is new is read, and that object changed.
+    """What the log says now; with `since`, only what is new is read, and `since` is updated.
 
     Raises:
         LakeError: there is no log, or it is damaged.
@@ -326,7 +326,7 @@ def read_record(root: Path, version: int) -> Commit:
 
 
 def append(root: Path, commit: Commit) -> None:
-    """Make a commit durable. From here on it holds, whatever happens.
+    """Make a commit durable. From then on it is valid, whatever happens.
 
     Raises:
         LakeError: another writer has made this version.
@@ -335,7 +335,7 @@ def append(root: Path, commit: Commit) -> None:
 
 
 def write_checkpoint(root: Path, state: State) -> None:
-    """Write the state down, so that readers need not start at the first record."""
+    """Save the state, so that readers need not start at the first record."""
     path = _checkpoint(root, state.version)
     if not path.exists():
         create(path, state.to_json())

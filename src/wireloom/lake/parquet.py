@@ -1,4 +1,4 @@
-"""How Wireloom's Parquet files are made by all: encodings, compression, row groups."""
+"""How all of Wireloom's Parquet files are made: encodings, compression, row groups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["GROUP_BYTES", "GROUP_ROWS", "parquet_writer", "write_group"]
 
 GROUP_ROWS: Final = 1 << 20
 GROUP_BYTES: Final = 64 << 20
-"""A row group is written when it has so many rows or bytes in memory, whatever comes first."""
+"""A row group is written at that many rows or bytes in memory, whichever comes first."""
 
 _KEY_NUMBERS: Final = ("frame_offset", "frame_length", "ts_ns", "ts", "offset", "failed_at")
 """Numbers that hardly repeat but differ little from one row to the next: stored as differences."""
@@ -26,7 +26,7 @@ def parquet_writer(
     level: int = 1,
     store_schema: bool = True,
 ) -> pq.ParquetWriter:
-    """What writes a Parquet file.
+    """The writer of a Parquet file.
 
     Args:
         sink: the open file, which the caller closes.
@@ -58,5 +58,5 @@ def write_group(
 ) -> None:
     """Write batches as one row group."""
     table = pa.Table.from_batches(batches, schema)
-    # One dictionary a column and row group: the writer gives up on them when they change.
+    # One dictionary per column and row group: the writer drops dictionaries that change.
     writer.write_table(table.unify_dictionaries(), row_group_size=max(1, table.num_rows))

@@ -23,7 +23,7 @@ __all__ = ["dataset", "read", "schema_of", "totals"]
 def schema_of(lake: Lake, table: str) -> pa.Schema:
     """The columns of a table, with ``date`` where it has days.
 
-    Files of different versions of a table may differ: one that lacks a column has nulls.
+    Files of different versions of a table may differ: a missing column is null.
 
     Raises:
         LakeError: there is no such table.
@@ -42,7 +42,7 @@ def _has_days(table: str) -> bool:
 
 
 def dataset(lake: Lake, table: str) -> ds.Dataset:
-    """A table as a dataset of Arrow, for DuckDB, Polars, or a scan with a filter.
+    """A table as an Arrow dataset, for DuckDB, Polars, or a scan with a filter.
 
     Raises:
         LakeError: there is no such table.

@@ -1,4 +1,4 @@
-"""Files of a lake made anew: small ones put together, rows of some captures taken out."""
+"""Rewriting files of a lake: small ones are compacted, rows of some captures removed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Compaction:
 
 
 def read_batches(lake: Lake, file: DataFile) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, text with its dictionaries, a row group at a time."""
+    """The rows of a file, with dictionaries for text, a row group at a time."""
     place = lake.place(file)
     schema = pq.read_schema(place)
     texts = [each.name for each in schema if pa.types.is_string(each.type)]
@@ -40,7 +40,7 @@ def read_batches(lake: Lake, file: DataFile) -> Iterator[pa.RecordBatch]:
 
 
 def small_files(lake: Lake, target_bytes: int) -> list[list[DataFile]]:
-    """Files that are better put together: each list is of one folder and one schema."""
+    """Files worth compacting: each list is of one folder and one schema."""
     groups: dict[tuple[str, str], list[DataFile]] = {}
     for table in lake.tables:
         for file in lake.files(table):
@@ -56,12 +56,12 @@ def compact(
     *,
     done: Callable[[Compaction], None] | None = None,
 ) -> list[Compaction]:
-    """Put small files together, one commit a folder: whenever it stops, what is done stays done.
+    """Compact small files, one commit per folder: whenever it stops, what is done stays done.
 
     Args:
         writing: the writer of the lake.
         options: `target_bytes` says what is small: files of less than half of it.
-        done: told after each folder.
+        done: called after each folder.
 
     Raises:
         LakeError: a file is lost.
@@ -92,12 +92,12 @@ def compact(
 def without_sources(
     writing: Writing, sources: Collection[str], options: WriteOptions | None = None
 ) -> tuple[list[DataFile], list[str]]:
-    """Take the rows of some captures out of a lake, for a commit.
+    """Remove the rows of some captures from a lake, for a commit.
 
     Returns:
-        New files with the rows that stay, and the paths of the files that they replace. Files that
-        have no rows of these captures are in neither, nor are those of derived tables: these are
-        made anew as a whole.
+        New files with the rows that stay, and the paths of the files that they replace. Files
+        without rows of these captures are in neither, nor are those of derived tables: these are
+        made again as a whole.
 
     Raises:
         LakeError: a file is lost.

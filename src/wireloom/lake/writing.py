@@ -1,8 +1,8 @@
-"""Record batches → Parquet files in a lake's staging place.
+"""Record batches → Parquet files in a lake's staging folder.
 
-This is what runs in workers. Nothing written here is part of the lake before the driver commits the
-descriptions that `StagedWriter.close` gives: a worker that dies, is repeated or runs twice leaves
-only files that nobody will ever mention.
+This runs in workers. Nothing written here is part of the lake before the driver commits the
+descriptions that `StagedWriter.close` returns: a worker that dies, is repeated or runs twice leaves
+only files that no commit names.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ __all__ = [
 ]
 
 _MAX_SOURCES: Final = 64
-"""Captures listed with a file; more would make the log heavy."""
+"""Captures listed with a file; more would make the log large."""
 _MAX_OPEN: Final = 48
-"""Files being written at a time: a capture may claim any day for every packet."""
+"""Files open at a time: a capture may claim any day for every packet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class WriteOptions:
     """Bytes waiting for their row groups, all tables together: the memory of a worker."""
     compression: str = "zstd"
     level: int = 1
-    """Higher levels cost much time and save little: most columns are encoded already."""
+    """Higher levels take much time and save little: most columns are encoded already."""
     dates: str = "name"
     """See `wireloom.lake.layout.DateRule`."""
 
@@ -69,8 +69,8 @@ class WriteOptions:
 def file_schema(schema: pa.Schema) -> pa.Schema:
     """The schema of the files that hold batches of this one.
 
-    Text is plain text for readers (in the file it has a dictionary all the same), and times of day
-    are whole numbers, as Spark has no type for them.
+    Text is plain text for readers (in the file it has a dictionary nevertheless), and times of day
+    are integers, as Spark has no type for them.
     """
     return pa.schema([(each.name, _stored_type(each.type)) for each in schema])
 
@@ -202,10 +202,10 @@ def _distinct(batch: pa.RecordBatch, column: str) -> list[str | None]:
 
 
 def _nanoseconds(times: pa.Array) -> pa.Array:
-    """Times as numbers; most columns have them already."""
+    """Times as numbers, which most columns have already."""
     if not pa.types.is_timestamp(times.type):
         return times
-    # Not safe: the start of an interval may be outside of what nanoseconds can tell.
+    # Not safe: the start of an interval may be out of the range of nanoseconds.
     return times.cast(pa.timestamp("ns", times.type.tz), safe=False).cast(pa.int64())
 
 
@@ -217,13 +217,13 @@ def by_day(batch: pa.RecordBatch, column: str, rule: DateRule) -> list[tuple[str
     """The rows of each day, by the times in a column and a rule for rows without time."""
     times = _nanoseconds(batch.column(column))
     if not times.null_count:
-        # Nearly always all rows are of one day, which the ends tell.
+        # Nearly always all rows are of one day, as the first and the last one show.
         ends = pc.min_max(times)
         first, last = ends["min"].as_py() // DAY_NS, ends["max"].as_py() // DAY_NS
         if first == last:
             return [(day_text(first), batch)]
     if times.null_count == len(times):
-        # A raw capture. One batch seldom has rows of two, and the dictionary tells.
+        # A raw capture. A batch seldom has rows of two, and the dictionary shows it.
         found = {rule.day_of(name or "") for name in _distinct(batch, "source")}
         if len(found) == 1:
             return [(found.pop(), batch)]
@@ -319,7 +319,7 @@ class StagedWriter:
         self._done.append(file.close())
 
     def close(self) -> list[DataFile]:
-        """Finish all files; what to tell the driver about them."""
+        """Finish all files; return their descriptions for the driver."""
         for key in list(self._open):
             self._finish(key)
         return self._done

@@ -1,9 +1,9 @@
 """Captures → a lake of tables: incremental, and all or nothing at every step.
 
-`run_pipeline` brings in what is new, `follow` goes on doing so, `reprocess` reads the quarantine
-again. Tasks decode and write Parquet into the lake's staging place; the caller proves that their
-shares meet, and commits. Who runs the tasks is an `Executor`: the calling process (`InProcess`), or
-Spark (`wireloom.spark.executor.SparkExecutor`). Nothing here knows Spark.
+`run_pipeline` loads what is new, `follow` keeps doing so, `reprocess` reads the quarantine again.
+Tasks decode and write Parquet into the lake's staging folder; the caller proves that their ranges
+meet, and commits. An `Executor` runs the tasks: the calling process (`InProcess`), or Spark
+(`wireloom.spark.executor.SparkExecutor`). Nothing here knows Spark.
 """
 
 from __future__ import annotations

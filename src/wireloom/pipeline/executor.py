@@ -1,8 +1,8 @@
-"""Who does the units of a pipeline: the calling process, or an engine such as Spark.
+"""What runs the units of a pipeline: the calling process, or an engine such as Spark.
 
-An executor is given a job, which all tasks share, and units of work, and gives their outcomes. What
-goes to the tasks and comes back is small: descriptions, never rows. An executor does not decide
-anything: what is read, proven and committed is the same with each of them.
+An executor is given a job, which all tasks share, and units of work, and returns their outcomes.
+What goes to the tasks and comes back is small: descriptions, never rows. An executor decides
+nothing: what is read, proven and committed is the same with each of them.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from wireloom.pipeline.work import Job, Outcome, done_bytes, work
 __all__ = ["Engine", "Executor", "InProcess", "Progress", "checked", "watched"]
 
 Progress = Callable[[int], None]
-"""Told how many bytes are done, from time to time."""
+"""Called from time to time with the number of bytes done."""
 
 _LOOK_S: Final = 0.25
-"""Seconds between two looks at how far the tasks are."""
+"""Seconds between two checks of the tasks' progress."""
 
 
 class Executor(ABC):
-    """Has units of work done."""
+    """Runs units of work."""
 
     @property
     @abstractmethod
     def cores(self) -> int:
-        """Tasks that run at a time, as far as is known."""
+        """Tasks that run at the same time, as far as is known."""
 
     @abstractmethod
     def run(self, job: Job, units: Sequence[Unit | Quarantine]) -> Iterable[Outcome]:
-        """Do the units, each by `wireloom.pipeline.work.work`; the outcomes in any order.
+        """Run the units, each with `wireloom.pipeline.work.work`; return the outcomes in any order.
 
         Raises:
             Exception: the executor's own, when a task failed as often as it allows.
@@ -51,7 +51,7 @@ class Engine(Executor):
     def exchange(
         self, job: Job, inputs: Sequence[Input], parts: int, split_bytes: int
     ) -> Iterable[Outcome]:
-        """Read packet captures, which are one: every packet is sent to the task of its connection.
+        """Read packet captures as one capture: every packet is sent to the task of its connection.
 
         Raises:
             SourceError: a capture cannot be read.
@@ -62,7 +62,7 @@ class Engine(Executor):
     def write_tables(
         self, job: Job, units: Sequence[Unit], tables: Sequence[str]
     ) -> list[DataFile]:
-        """Have tables decoded by tasks and written by the engine, into the lake's staging place.
+        """Have tables decoded by tasks and written by the engine, into the lake's staging folder.
 
         Raises:
             Exception: the engine's own, when a task failed as often as it allows.
@@ -70,15 +70,15 @@ class Engine(Executor):
 
 
 class InProcess(Executor):
-    """The calling process: one unit after the other, and nothing else is needed."""
+    """The calling process: one unit after the other."""
 
     @property
     def cores(self) -> int:
-        """One."""
+        """1: units run one after the other."""
         return 1
 
     def run(self, job: Job, units: Sequence[Unit | Quarantine]) -> Iterator[Outcome]:
-        """Do the units here, in their order.
+        """Run the units here, in order.
 
         Raises:
             OSError: files cannot be written.
@@ -103,7 +103,7 @@ def checked(outcomes: Iterable[Outcome]) -> list[Outcome]:
 
 @contextmanager
 def watched(job: Job, progress: Progress | None) -> Iterator[None]:
-    """Tell `progress` what the tasks say, as long as the block runs."""
+    """Report the tasks' progress to `progress` while the block runs."""
     if progress is None:
         yield
         return

@@ -1,16 +1,16 @@
-"""Packet captures that are followed: what is to be read of those of a folder, which are one.
+"""Following packet captures: what is to be read of those of a folder, which count as one capture.
 
-They are read in the order of their names, each up to its last whole record, and on to the next one
-when it is not written any more. Rows that depend on nothing but what was read are committed for
-good. When nothing more comes, a commit of its own *closes* the folder: it has what is left of the
-connections that are open, as if they ended there, so that the lake is what a batch over the same
-bytes gives. If there is more after all, the next commit takes these rows back.
+They are read in the order of their names, each up to its last whole record, then the next one once
+it is no longer written. Rows that depend only on what was read are committed for good. When nothing
+more comes, a commit of its own *closes* the folder: it has the rest of the open connections, as if
+they ended there, so that the lake is what a batch over the same bytes gives. If there is more after
+all, the next commit takes these rows back.
 
 When something changes that was read for good (a capture is replaced, cut or moved, an earlier one
-grows, one comes that belongs before others), all that was read of the folder is read again, and
-takes the place of what was there, in one commit.
+grows, one turns up that belongs before others), the whole folder is read again and replaces what
+was there, in one commit.
 
-All this is decided by the log and the captures alone, so that any process can go on.
+All this is decided by the log and the captures alone, so that any process can continue.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from wireloom.tabulate.following import PacketWalk, Step, packet_frontier
 __all__ = ["STILL_S", "Folder", "Move", "Planner", "folders_in", "is_pending"]
 
 STILL_S: Final = 2.0
-"""Seconds without a change after which a capture that others follow is complete."""
+"""Seconds without a change after which a capture with a successor is complete."""
 
 
 def is_pending(change: Change) -> bool:
-    """Whether something has to be done about a capture, or may have to."""
+    """Whether a capture needs work, or may need it."""
     return change.kind != "same" or change.now.is_open
 
 
@@ -55,12 +55,12 @@ class Folder:
 
     @property
     def leader(self) -> Input:
-        """The first member, whose state has what concerns all."""
+        """The first member, whose state holds what concerns all."""
         return self.members[0]
 
     @property
     def last(self) -> Input:
-        """The only member that can still be read on."""
+        """The last member, the only one that may still grow."""
         return self.members[-1]
 
     @property
@@ -75,9 +75,9 @@ class Folder:
         return self.leader.state.get("closing")
 
     def closing_files(self, files: Iterable[str]) -> list[str] | None:
-        """Those files of the lake that the closing commit added; None if they are not as they were.
+        """The files of the lake that the closing commit added; None if any has changed since.
 
-        Other commits put files together, or take rows out of them.
+        Other commits compact files, or take rows out of them.
         """
         if self.closing is None:
             return []
@@ -86,7 +86,7 @@ class Folder:
         return found if len(found) == self.closing["files"] else None
 
     def ended(self, capture: str) -> list[Input]:
-        """What the log has to know when it cannot go on; its last capture begins another one."""
+        """What the log must know if it cannot continue; its last capture begins another one."""
         leader = self.leader
         kept = {name: leader.state[name] for name in ("capture", "order", "start", "batch")}
         found = [replace(leader, is_open=False, state={**kept, "ended": True})]
@@ -108,13 +108,13 @@ def folders_in(known: Mapping[str, Input]) -> dict[str, Folder]:
     found = {}
     for (path, _), members in sorted(captures.items()):
         members.sort(key=lambda one: int(one.state["order"]))
-        found[path] = Folder(tuple(members))  # the last capture is the one that goes on
+        found[path] = Folder(tuple(members))  # the last capture is the one that continues
     return {path: one for path, one in found.items() if "ended" not in one.leader.state}
 
 
 @dataclass(slots=True)
 class Move:
-    """What is to be done with the captures of a folder next."""
+    """What to do next with the captures of a folder."""
 
     capture: str
     before: tuple[Input, ...]
@@ -124,9 +124,9 @@ class Move:
     is_end: bool = False
     """Whether connections end there, until there is more."""
     replaced: set[str] = field(default_factory=set)
-    """Captures whose rows go."""
+    """Captures whose rows are removed."""
     withdrawn: list[str] = field(default_factory=list)
-    """Files of the lake that go: rows of connections that go on."""
+    """Files of the lake that are removed: rows of connections that continue after all."""
     folder: Folder | None = None
     """The folder as it was."""
 
@@ -136,7 +136,7 @@ class Move:
         return [Step(one.path, self._end(one)) for one in self.after if self._end(one)]
 
     def _end(self, one: Input) -> int:
-        # A folder is closed with whatever is at the end of its last capture, if that is there.
+        # A folder is closed with whatever is at the end of its last capture, if that exists.
         is_whole = self.is_end and one is self.after[-1] and _is_there(one)
         return one.size if is_whole else one.end
 
@@ -152,7 +152,7 @@ class Move:
         return len({one.path for one in self.after} - {one.path for one in self.before})
 
     def inputs(self, **more: Any) -> list[Input]:
-        """What the log has to know; `more` concerns the folder."""
+        """What the log must know; `more` concerns the folder."""
         last = len(self.after) - 1
         old = {one.path: one for one in self.before}
         found = []
@@ -174,7 +174,7 @@ class Planner:
         """Nothing is known yet.
 
         Args:
-            settle_s: captures without a change for so many seconds are complete.
+            settle_s: captures without a change for that many seconds are complete.
             max_bytes: about how much is read for one commit.
         """
         self._settle_s = settle_s
@@ -196,16 +196,16 @@ class Planner:
         """What to do next with the packet captures of one folder; None: nothing.
 
         Args:
-            changes: the packet captures that are there, in their order.
+            changes: the packet captures that exist, in order.
             folder: what is known of it, if it is followed.
             known: all captures that the lake knows.
             files: all files that the lake has.
             moved: paths of captures that are elsewhere now.
             version: number of the next commit.
-            is_last: take everything for complete.
+            is_last: treat everything as complete.
 
         Raises:
-            SourceError: a capture cannot be read, or one that is gone would have to be read again.
+            SourceError: a capture cannot be read, or one that would have to be read again is gone.
         """
         now_ns = time.time_ns()
         pending = [change for change in changes if is_pending(change)]
@@ -242,14 +242,14 @@ class Planner:
         idle_s = min(((now_ns - one.now.mtime_ns) / 1e9 for one in queue), default=float("inf"))
         if not is_through or not (is_last or idle_s >= self._settle_s):
             return None
-        for change in queue:  # what is behind these places is read, but not for good
+        for change in queue:  # what is after these places is read, but not for good
             _put(move, change.now, _end_of(move, change.now))
         move.is_end = True
         return move
 
     def _read_on(self, move: Move, queue: Sequence[Change], now_ns: int, is_last: bool) -> bool:
-        """Go on as far as possible; whether nothing but the end of the last one is left."""
-        # What takes the place of rows that are there does so in one step.
+        """Advance as far as possible; True if only the end of the last capture is left."""
+        # Rows are replaced in one step.
         left = sys.maxsize if move.replaced else self._max_bytes
         for number, change in enumerate(queue):
             now = change.now
@@ -290,12 +290,12 @@ class Planner:
 
 
 def _end_of(move: Move, now: Input) -> int:
-    """How far a capture is read: the last one, or one that comes behind it."""
+    """How far a capture is read: the last one, or one that comes after it."""
     return move.after[-1].end if move.after and move.after[-1].path == now.path else 0
 
 
 def _put(move: Move, now: Input, end: int) -> None:
-    """The capture is known as it is now, and read up to that place."""
+    """The capture as it is now, read up to that place."""
     first, state = 0, {"start": 0}
     if move.after and move.after[-1].path == now.path:
         last = move.after.pop()
@@ -304,7 +304,7 @@ def _put(move: Move, now: Input, end: int) -> None:
 
 
 def _stale(changes: Sequence[Change], folder: Folder | None) -> set[str]:
-    """Captures of which something has changed that was read for good."""
+    """Captures in which something has changed that was read for good."""
     found: set[str] = set()
     members = {one.path for one in folder.members} if folder is not None else set()
     places = [index for index, change in enumerate(changes) if change.now.path in members]
@@ -318,7 +318,7 @@ def _stale(changes: Sequence[Change], folder: Folder | None) -> set[str]:
             if not is_last or change.kind not in ("same", "grown"):
                 found.add(before.state["capture"])
         elif folder is not None and (
-            # It belongs before others, or rows of it and of the end of the folder would go at once.
+            # It belongs before others, or its rows and those of the folder's end would go at once.
             index < last or (before is not None and folder.closing is not None)
         ):
             found.add(folder.capture)
@@ -326,7 +326,7 @@ def _stale(changes: Sequence[Change], folder: Folder | None) -> set[str]:
 
 
 def _check_there(members: Sequence[Input], moved: Collection[str]) -> None:
-    """All members are there, or known to be elsewhere.
+    """Check that all members exist, or have moved.
 
     Raises:
         SourceError: one is gone.

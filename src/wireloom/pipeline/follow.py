@@ -1,11 +1,11 @@
 """Following captures: what is added to them gets into the lake, in small commits.
 
-There is no other checkpoint than the lake's log: every commit says how far each capture was read. A
-pipeline that is killed goes on from there, and the rows are the same as if it never was.
+There is no checkpoint other than the lake's log: every commit says how far each capture was read. A
+pipeline that is killed continues from there, and the rows are the same as if it had not been.
 
-A raw capture that still grows is read up to its last bytes, which may be a frame that is not
-complete: they wait until there are more, or until nothing is added for a while. Then the capture is
-*settled*, and read to its end. Packed ones are read when they are settled. The packet captures of a
+A raw capture that still grows is read except for its last bytes, which may be an unfinished frame:
+they wait until there are more, or until nothing is added for a while. Then the capture is *settled*
+and read to its end. Packed ones are read when they are settled. The packet captures of a
 folder are read as one; see `wireloom.pipeline.folders`.
 
 Spark's streams have a follower of their own: `wireloom.spark.offsets` says why.
@@ -37,9 +37,9 @@ from wireloom.tabulate import Settings
 __all__ = ["MARGIN", "StreamOptions", "follow"]
 
 MARGIN: Final = 1 << 16
-"""Last bytes of a growing capture that wait: most frames are shorter."""
+"""Bytes at the end of a growing capture that wait: most frames are shorter."""
 _HEADER: Final = 64
-"""Bytes behind a frame that may have been looked at to tell that it is one."""
+"""Bytes after a frame that may have been looked at to recognise it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,13 @@ class StreamOptions:
     """How captures are followed.
 
     Raises:
-        OptionError: a value cannot be used; raised when it is made.
+        OptionError: a value cannot be used; raised on creation.
     """
 
     every_s: float = 5.0
     """Seconds from the start of one round to the start of the next."""
     settle_s: float = 30.0
-    """A capture to which nothing was added for so many seconds is complete."""
+    """A capture to which nothing was added for that many seconds is complete."""
     max_bytes: int = 1 << 30
     """About how much one round reads."""
 
@@ -73,9 +73,9 @@ def follow(
     stop: Event | None = None,
     told: Callable[[Report], None] | None = None,
 ) -> Report:
-    """Bring captures into a lake as they grow, until `stop` is set.
+    """Load captures into a lake as they grow, until `stop` is set.
 
-    When it is set, what is there is read to its end, as if it were complete, and it returns.
+    Then the captures are read to their ends, as if they were complete, and it returns.
 
     Args:
         sources: files, folders or patterns; looked at in every round.
@@ -83,9 +83,9 @@ def follow(
         settings: which tables, formats and dictionaries.
         options: how the work is done.
         following: how often, and what is complete.
-        executor: who does it; None: the calling process.
+        executor: what runs the tasks; None: the calling process.
         stop: set by another thread.
-        told: called after each round that read something.
+        told: called after each round that read anything.
 
     Raises:
         OptionError: a source is an address, or the executor cannot do what the options ask for.
@@ -122,7 +122,7 @@ class _Step:
     change: Change
     units: list[Unit]
     input: Input
-    """The capture as it is known when this is committed."""
+    """The capture as the log knows it once this is committed."""
     chain: Chain | None = None
     is_settled: bool = True
 
@@ -133,13 +133,13 @@ class _Step:
 
     @property
     def replaced(self) -> str | None:
-        """The capture whose rows go."""
+        """The capture whose rows are removed."""
         before = self.change.before
         return None if before is None or self.input.first else before.path
 
     @property
     def taken(self) -> Input | None:
-        """How far the capture is read now; None if what was read might change when it grows."""
+        """How far the capture can be read now; None if growing might change what was read."""
         if self.chain is None or not self.input.is_open:
             return self.input
         if not self.is_settled and self.chain.end > self.input.size - _HEADER:
@@ -171,7 +171,7 @@ class _Follower:
             changes = compare(self._runner.expand(self._sources), self._runner.known)
             raw, packets = _by_kind(changes)
         except SourceError:
-            return False  # nothing there yet, or just being rotated: the next round sees
+            return False  # nothing there yet, or it is being rotated: left to the next round
         pending = [change.now.path for change in changes if is_pending(change)]
         if pending:
             self._runner.prepare(pending)
@@ -220,7 +220,7 @@ class _Follower:
 
     def _step(self, change: Change, is_settled: bool) -> _Step | None:
         before, now = change.before, change.now
-        # One that was read to its end, moved or was rewritten is read again from its start.
+        # One that was read to its end, was moved or rewritten is read again from its start.
         is_on = before is not None and before.is_open and change.kind in ("same", "grown")
         first = before.end if is_on and before is not None else 0
         known = replace(now, kind="raw", end=now.size, first=first, is_open=False, state={})

@@ -20,20 +20,20 @@ class PipelineOptions:
     """How captures get into a lake; what is made of them is in `wireloom.tabulate.Settings`.
 
     Raises:
-        OptionError: a value cannot be used; raised when it is made.
+        OptionError: a value cannot be used; raised on creation.
     """
 
     writer: Writer = "arrow"
-    """Who writes Parquet: the tasks with pyarrow, Spark, or the tasks with a Delta log."""
+    """What writes Parquet: the tasks with pyarrow, Spark, or the tasks with a Delta log."""
     route: Route = "auto"
     """How packets find their connections: every task reads all and keeps its share (``direct``), or
     packets are sent to their task (``shuffle``). ``auto`` decides by size."""
     split_bytes: int = SPLIT_BYTES
     """Most bytes of raw captures that one task reads."""
     parts: int = 0
-    """Tasks that share packet captures; 0: one a core."""
+    """Tasks that share packet captures; 0: one per core."""
     commit_bytes: int = 32 << 30
-    """Bytes of raw captures in one commit: what is lost when the driver dies."""
+    """Bytes of raw captures per commit: what has to be read again if the driver dies."""
     writing: WriteOptions = field(default_factory=WriteOptions)
 
     def __post_init__(self) -> None:

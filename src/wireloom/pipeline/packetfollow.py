@@ -1,9 +1,9 @@
-"""Packet captures that are followed: their connections, from commit to commit.
+"""Following packet captures: their connections, from commit to commit.
 
-The driver reads them itself, with threads that decode: what it knows of the connections so far is
-in its memory, and the next commit goes on with it. A new driver, or one that has closed a folder
-which then goes on, gets it back by reading the folder's captures again from the first, without the
-rows that are committed: the same bytes always give the same.
+The driver reads them itself, with threads that decode: what it knows of the connections is in its
+memory, and the next commit continues with it. A new driver, or one that has closed a folder that
+then grows, restores it by reading the folder's captures again from the first, without the rows that
+are committed: the same bytes always give the same rows.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from wireloom.tabulate.streams import error_row
 __all__ = ["PacketStream"]
 
 _MAX_KEPT: Final = 4
-"""Folders whose connections are in memory; others are read again when they go on."""
+"""Folders whose connections are in memory; others are read again when they grow."""
 _MAX_WORKERS: Final = 4
-"""Threads that decode: more have little to do, as one puts the connections together."""
+"""Threads that decode: more have little to do, as one thread reassembles connections."""
 
 
 class _GoneError(Exception):
-    """Captures that would have to be read again are not there."""
+    """Captures that would have to be read again are gone."""
 
     def __init__(self, paths: list[str]) -> None:
         super().__init__(paths)
@@ -43,7 +43,7 @@ class _GoneError(Exception):
 
 
 class PacketStream:
-    """Brings the packet captures of folders into a lake as they grow."""
+    """Loads the packet captures of folders into a lake as they grow."""
 
     def __init__(
         self, runner: Runner, is_ours: Callable[[str], bool], settle_s: float, max_bytes: int
@@ -52,8 +52,8 @@ class PacketStream:
 
         Args:
             runner: what reads and commits.
-            is_ours: whether a capture that is gone would be read if it were there.
-            settle_s: captures without a change for so many seconds are complete.
+            is_ours: whether a path, even of a capture that is gone, is one of the sources.
+            settle_s: captures without a change for that many seconds are complete.
             max_bytes: about how much is read for one commit.
         """
         self._runner = runner
@@ -63,16 +63,16 @@ class PacketStream:
         self._over: set[str] = set()
 
     def close(self) -> None:
-        """Nothing is read any more."""
+        """End the followers and their threads."""
         while self._kept:
             self._kept.popitem()[1].close()
 
     def round(self, changes: Sequence[Change], *, is_last: bool) -> bool:
-        """Read what is new, one commit a folder; whether there was anything.
+        """Read what is new, one commit per folder; return whether there was anything.
 
         Args:
-            changes: all packet captures that there are, in their order.
-            is_last: take everything for complete.
+            changes: all packet captures that exist, in order.
+            is_last: treat everything as complete.
 
         Raises:
             SourceError: a capture cannot be read.
@@ -92,7 +92,7 @@ class PacketStream:
         for path, folder in known.items():
             if folder.last.is_open and path not in folders and self._is_ours(folder.last.path):
                 folders[path] = []  # all of it is gone
-        # Those with captures that were elsewhere come first: they concern other folders.
+        # Folders with captures that were moved there come first: they affect other folders.
         for path in sorted(folders, key=lambda path: all(c.kind != "moved" for c in folders[path])):
             if path in self._over:
                 continue
@@ -101,7 +101,7 @@ class PacketStream:
             except SourceError:
                 if all(Path(change.now.path).exists() for change in folders[path]):
                     raise
-                continue  # one was just removed: the next round sees
+                continue  # one was just removed: left to the next round
             if move is None:
                 continue
             is_any = True
@@ -114,7 +114,7 @@ class PacketStream:
     def _next(
         self, changes: list[Change], folder: Folder | None, moved: set[str], is_last: bool
     ) -> Move | None:
-        """Do the next thing with a folder; what it was."""
+        """Take the next step with a folder; return it."""
         runner = self._runner
         args = folder, runner.known, runner.files, moved, runner.version
         move = self._planner.plan(changes, *args, is_last=is_last)
@@ -126,7 +126,7 @@ class PacketStream:
         except _GoneError as error:
             assert folder is not None
             self._leave(folder, error.paths)
-            move.is_end = False  # the rest of it begins anew
+            move.is_end = False  # the rest of it starts over
         return move
 
     # --- reading
@@ -170,7 +170,7 @@ class PacketStream:
         runner.commit(group, [done], inputs, (f"packets-{move.capture}", number))
 
     def _follower(self, move: Move) -> Follower:
-        """What knows all that was read.
+        """A follower in the state after everything that was read.
 
         Raises:
             _GoneError: it is not in memory, and cannot be read again.
@@ -197,16 +197,16 @@ class PacketStream:
             raise
         return follower
 
-    # --- what cannot go on
+    # --- what cannot continue
 
     def _leave(self, folder: Folder, gone: list[str]) -> None:
-        """End a folder's connections where they are, and begin anew behind that.
+        """End a folder's connections where they are, and start over after that.
 
         Raises:
             SourceError: in the mode ``failfast``.
         """
         runner = self._runner
-        reason = "removed before its open connections had ended; they begin anew"
+        reason = "removed before its open connections had ended; they start over"
         if runner.settings.mode == "failfast":
             raise SourceError(reason, file=gone[0])
         what: dict[str, Any] = {"layer": "capture", "format": None, "code": "removed"}
@@ -231,7 +231,7 @@ def _sums(follower: Follower) -> dict[str, int]:
 
 
 def _rest(folder: Folder) -> list[dict[str, Any]]:
-    """The row of accounting of connections whose ends nobody will tell."""
+    """The row of accounting for connections whose ends will never be read."""
     rest = folder.leader.state.get("open")
     if not rest or not rest["streams"]:
         return []  # there are none, or the folder was closed: they have rows

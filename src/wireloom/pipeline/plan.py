@@ -1,9 +1,9 @@
-"""Which captures there are to read, and how the work on them is divided.
+"""Which captures are to be read, and how the work is divided among tasks.
 
-The pipeline and Spark's data source divide it in the same way, but for one thing: who cuts a large
-raw capture. The data source's rows are out as soon as a task has them, so it cuts at seams that are
-proven before. The pipeline cuts blindly: each task finds its own start, and only when it is proven
-that the ranges meet are their rows committed. That saves looking for seams.
+The pipeline and Spark's data source divide it in the same way, except for large raw captures. The
+data source gives out rows as soon as a task has them, so it cuts at seams that are proven before.
+The pipeline cuts blindly: each task finds its own start, and rows are committed only once it is
+proven that the ranges meet. That saves looking for seams.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class Sized(Protocol):
-    """A capture of which the size is known."""
+    """A capture whose size is known."""
 
     @property
     def path(self) -> str:
@@ -49,7 +49,7 @@ class Sized(Protocol):
 
 
 Cutter = Callable[[Sized], "Sequence[Range]"]
-"""Divides a capture that is too large for one task; gives nothing if it cannot be divided."""
+"""Divides a capture that is too large for one task; empty if it cannot be divided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class FlowPartition:
-    """The connections of one part of packet captures, all of which are read."""
+    """One share of the connections in packet captures; all of the captures are read."""
 
     paths: tuple[str, ...]
     part: int
@@ -93,13 +93,13 @@ Unit = Range | Whole | FlowPartition
 def expand(sources: Iterable[str | os.PathLike[str]]) -> list[str]:
     """The files that paths, folders, patterns and addresses stand for, each once.
 
-    Files keep the order in which they are named; those of a folder or a pattern are in the order of
-    their names, numbers by value, which is how rotated captures follow one another. See
+    Files keep the order in which they are named; those of a folder or a pattern are sorted by name,
+    with numbers by value, which is how rotated captures follow one another. See
     `wireloom.captures.finding.find_paths`.
 
     Raises:
-        OptionError: nobody knows how to read an address.
-        SourceError: there is no such file, or nothing fits a pattern.
+        OptionError: no file system is known for an address.
+        SourceError: there is no such file, or nothing matches a pattern.
     """
     found: dict[str, None] = {}
     for source in sources:
@@ -154,14 +154,14 @@ def plan_raw(captures: Iterable[Sized], cutter: Cutter, split_bytes: int) -> lis
 
 
 def plan_packets(captures: Sequence[Sized], parts: int) -> list[Unit]:
-    """Divide packet captures, which are one, into shares of their connections."""
+    """Divide packet captures, which count as one, into shares of their connections."""
     paths = tuple(one.path for one in captures)
     size = sum(one.size for one in captures)
     return [FlowPartition(paths, part, parts, size // parts) for part in range(parts)]
 
 
 def cut(path: str, first: int, last: int, split_bytes: int = SPLIT_BYTES) -> Iterator[Range]:
-    """Divide a part of a raw capture, which begins at a place that is known, evenly."""
+    """Divide a part of a raw capture evenly; it begins at a known frame."""
     count = max(1, -(-(last - first) // split_bytes))
     bounds = [first + (last - first) * number // count for number in range(count + 1)]
     for start, end in pairwise(bounds):

@@ -1,8 +1,8 @@
-"""Reading the quarantine again: rows of `errors` → rows of the other tables, where they now can be.
+"""Reading the quarantine again: rows of `errors` → rows of the other tables, where possible.
 
-What a row of `errors` keeps (bytes, place, time) is all that decoding needs, so that the captures
-need not be there any more. Each row is read as a stream of its own that has its number for a name;
-the rows that come out get their own key back through that number.
+A row of `errors` keeps all that decoding needs (bytes, place, time), so the captures may be gone.
+Each row is read as a stream of its own whose name is the row's number; through that number the rows
+that come out get their proper key.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from wireloom.tabulate import Settings, Tabulator
 __all__ = ["Quarantine", "Reread", "reread"]
 
 _LAYERS: Final = ("frame", "packet", "message")
-"""Errors that other settings can mend; the others lie in the capture."""
+"""Errors that other settings may resolve; all others are faults of the capture."""
 _NESTED: Final = ("messages", "fields", "wide", "errors")
-"""Tables with rows for messages inside of frames."""
+"""Tables with rows for messages inside frames."""
 _BATCH_ROWS: Final = 1 << 14
 
 
@@ -52,11 +52,11 @@ class Reread:
     read: int = 0
     """Bytes of all rows that were tried."""
     accounts: list[tuple[str, str, int, int]] = dataclasses.field(default_factory=list)
-    """For the accounting: source, stream, bytes that are decoded now, and frames."""
+    """For the accounting: source, stream, bytes now decoded, and frames."""
 
 
 def reread(settings: Settings, unit: Quarantine, writer: StagedWriter) -> Reread:
-    """Write what can be read now, and the errors that are left; nothing if that is all of them."""
+    """Write what can be read now, and the remaining errors; nothing if all remain."""
     found = Reread()
     with pq.ParquetFile(unit.path) as opened:
         left = [
@@ -71,7 +71,7 @@ def reread(settings: Settings, unit: Quarantine, writer: StagedWriter) -> Reread
 def _batch(
     settings: Settings, batch: pa.RecordBatch, found: Reread, writer: StagedWriter
 ) -> pa.RecordBatch:
-    """Read a batch again; give the rows that stay."""
+    """Read a batch again; return the rows that remain errors."""
     rows = batch.select(["format", "layer", "path", "frame_offset", "ts_ns", "raw"]).to_pylist()
     mended: set[int] = set()
     for format in sorted({row["format"] for row in rows if row["format"] is not None}):

@@ -13,7 +13,7 @@ from wireloom.tabulate.accounting import COUNTS
 __all__ = ["SUMS", "Report"]
 
 SUMS: Final = (*COUNTS, "errors", "damaged", "streams")
-"""What is added up over all tasks."""
+"""The numbers that are added up over all tasks."""
 
 
 @dataclass(slots=True)
@@ -47,6 +47,6 @@ class Report:
             self.rows[file.table] = self.rows.get(file.table, 0) + file.rows
 
     def withdrew(self, files: Iterable[DataFile]) -> None:
-        """Count files that were committed before, but do not hold any more."""
+        """Count files that were committed before but are no longer valid."""
         for file in files:
             self.rows[file.table] = self.rows.get(file.table, 0) - file.rows

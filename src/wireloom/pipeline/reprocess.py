@@ -26,7 +26,7 @@ from wireloom.tabulate import Settings
 __all__ = ["reprocess"]
 
 Mended = Mapping[tuple[str, str], tuple[int, int]]
-"""By source and stream: bytes that are decoded now, and frames."""
+"""By source and stream: bytes now decoded, and frames."""
 
 
 def reprocess(
@@ -47,9 +47,9 @@ def reprocess(
         lake: the folder of the lake.
         settings: how to read now.
         options: how the work is done.
-        executor: who does it; None: the calling process.
-        progress: told how many bytes are done, from time to time.
-        planned: told how many bytes there are.
+        executor: what runs the tasks; None: the calling process.
+        progress: called from time to time with the number of bytes done.
+        planned: called with the number of bytes there are.
 
     Raises:
         OptionError: the executor cannot do what the options ask for.

@@ -50,10 +50,10 @@ from wireloom.tabulate.accounting import COUNTS
 __all__ = ["ALWAYS", "Group", "Runner", "run_pipeline"]
 
 ALWAYS: Final = ("errors", "gaps", "accounting")
-"""Tables that are always written: without them nobody could tell what is missing."""
+"""Tables that are always written: without them, what is missing could not be known."""
 
 _FEW_PARTS: Final = 8
-"""Tasks that may each read all packets: finding out whose a packet is costs little."""
+"""Tasks that may each read all packets: finding a packet's connection costs little."""
 _MUCH: Final = 1 << 30
 """Bytes of packet captures that are worth a shuffle."""
 _SMALL: Final = 8 << 20
@@ -70,7 +70,7 @@ def run_pipeline(
     progress: Progress | None = None,
     planned: Progress | None = None,
 ) -> Report:
-    """Bring captures into a lake: those that it does not know yet, and those that have changed.
+    """Load captures into a lake: those that are new to it, and those that have changed.
 
     Running it again with the same captures changes nothing. The packet captures of a folder that
     are new in one run are read as one, so that connections go on from file to file.
@@ -80,9 +80,9 @@ def run_pipeline(
         lake: the folder of the lake, made if there is none.
         settings: which tables, formats and dictionaries.
         options: how the work is done.
-        executor: who does it; None: the calling process.
-        progress: told how many bytes are done, from time to time.
-        planned: told how many bytes there are, once that is known.
+        executor: what runs the tasks; None: the calling process.
+        progress: called from time to time with the number of bytes done.
+        planned: called with the number of bytes there are, once that is known.
 
     Raises:
         OptionError: the executor cannot do what the options ask for.
@@ -116,7 +116,7 @@ class Runner:
             writing: the lake, held by this process alone.
             settings: which tables, formats and dictionaries.
             options: how the work is done.
-            executor: who does it; None: the calling process.
+            executor: what runs the tasks; None: the calling process.
 
         Raises:
             OptionError: the executor cannot do what the options ask for.
@@ -177,7 +177,7 @@ class Runner:
         return StagedWriter(self._writing.root, self._writing.run, self._options.writing)
 
     def expand(self, sources: Sequence[str | os.PathLike[str]]) -> list[str]:
-        """The captures that are meant, without what is in the lake itself.
+        """The captures that the sources stand for, without what is in the lake itself.
 
         Raises:
             SourceError: there is no such file.
@@ -186,7 +186,7 @@ class Runner:
         return [path for path in expand(sources) if not path.startswith(inside)]
 
     def prepare(self, paths: Sequence[str]) -> None:
-        """Make the settings complete, with the same types of wide columns as before.
+        """Complete the settings, with the same types of wide columns as before.
 
         Raises:
             SourceError: a capture or a file that the settings name cannot be read.
@@ -219,7 +219,7 @@ class Runner:
     def _packet_groups(
         self, changes: Sequence[Change], order: Mapping[str, int]
     ) -> Iterator[Group]:
-        """Those of a folder as one capture; those that changed with what they were read with."""
+        """New captures of a folder as one group; changed ones with those they were read with."""
         new: dict[str, Group] = {}
         together: dict[str, dict[str, Change]] = {}
         for change in changes:
@@ -239,10 +239,10 @@ class Runner:
             yield group
         yield from new.values()
 
-    # --- doing it
+    # --- doing the work
 
     def do(self, units: Sequence[Unit | Quarantine]) -> list[Outcome]:
-        """Have units done by tasks.
+        """Have units run by tasks.
 
         Raises:
             WireloomError: a task gave up because of the captures or the settings.
@@ -256,7 +256,7 @@ class Runner:
             return checked(self._executor.run(job, ordered))
 
     def _next(self) -> tuple[Job, Progress | None]:
-        """What the tasks of the next step share, and who is told of their progress."""
+        """What the tasks of the next step share, and what is called with their progress."""
         assert self._job is not None
         self._steps += 1
         job = replace(self._job, step=self._steps)
@@ -291,7 +291,7 @@ class Runner:
         self.commit(group, done, [replace(one, end=one.size) for one in group.inputs])
 
     def prove(self, outcomes: Sequence[Outcome], chains: dict[str, Chain]) -> list[Outcome]:
-        """Those outcomes that fit together; what does not is read again."""
+        """The outcomes that fit together; what does not fit is read again."""
         whole = [one for one in outcomes if not isinstance(one.unit, Range)]
         found: Sequence[Outcome] = outcomes
         while True:
@@ -321,7 +321,7 @@ class Runner:
         self.commit(group, outcomes, read)
 
     def _exchanging(self, parts: int, size: int) -> Engine | None:
-        """What sends packets to their tasks; None if each task reads all packets by itself."""
+        """The executor that sends packets to their tasks; None if each task reads all packets."""
         route, engine = self._options.route, self._executor
         if not isinstance(engine, Engine) or self._options.writer == "spark":
             return None
@@ -334,7 +334,7 @@ class Runner:
         return self._writing.lake.version + 1
 
     def split_bytes(self, size: int) -> int:
-        """Bytes that one task reads of so many: few enough for every core to have some."""
+        """Bytes per task when there are that many: few enough for every core to have some."""
         return even_split(size, self._executor.cores, self._options.split_bytes)
 
     @property
@@ -350,13 +350,13 @@ class Runner:
         inputs: Sequence[Input],
         batch: tuple[str, int] | None = None,
     ) -> None:
-        """All that was made of a group, in place of what was there of it, in one step.
+        """Commit what was made of a group, replacing what the lake had of it, in one step.
 
         Args:
             group: what was read.
             outcomes: what was made of it.
             inputs: captures as they are known from now on.
-            batch: who sent it, and which of its batches it is.
+            batch: the sender, and the number of its batch.
         """
         writing = self._writing
         kept: list[DataFile] = []
@@ -388,7 +388,7 @@ class Runner:
         self._finish(group.size)
 
     def _by_engine(self, outcomes: Sequence[Outcome]) -> list[DataFile]:
-        """What the engine writes; tasks have found out the seams and the accounting so far."""
+        """The files that the engine writes, after tasks have found the seams and the accounting."""
         engine = self._executor
         if self._options.writer != "spark" or not isinstance(engine, Engine):
             return []
@@ -414,8 +414,8 @@ class Runner:
     ) -> tuple[list[DataFile], list[Input]]:
         """Add up the accounting of captures that several tasks, or several commits, have read.
 
-        The sums of one of which more is expected go with what is known of it, into the log; the
-        others become rows.
+        The sums of a capture of which more is expected go into the log with its state; the others
+        become rows.
         """
         rows: dict[str, dict[str, Any]] = {}
         for outcome in outcomes:
@@ -455,15 +455,15 @@ class Group:
     is_packets: bool = False
     inputs: list[Input] = field(default_factory=list)
     replaced: set[str] = field(default_factory=set)
-    """Those of which the lake has rows that go."""
+    """Captures whose rows in the lake are removed."""
     withdrawn: list[str] = field(default_factory=list)
-    """Files that go."""
+    """Files that are removed."""
     files: int | None = None
-    """How many captures are counted as read; None: those that are told of."""
+    """How many captures count as read; None: those in `inputs`."""
     size: int = 0
 
     def add(self, change: Change) -> None:
-        """One more, which is read from its start."""
+        """Add a capture, which is read from its start."""
         self.inputs.append(replace(change.now, kind="raw", end=0, is_open=False, state={}))
         self.size += change.now.size
         if change.before is not None:

@@ -1,9 +1,9 @@
-"""Proof that the ranges of a raw capture meet, before anything of them is committed.
+"""Proof that the ranges of a raw capture meet, before any of them is committed.
 
-A range begins at the first chain of frames behind its first byte, which may be a false one: a
-payload can look like frames. It is right exactly if what comes before it ends there. Where there is
-a hole between the proven part and the next range, the hole is read from its proven end; if that
-leads past the start of the range, the range was a false one and is left out.
+A range begins at the first chain of frames after its first byte, which may be a false one: a
+payload can look like frames. It is right exactly if what comes before it ends there. A hole between
+the proven part and the next range is read from the proven end; if that leads past the start of the
+range, the range was a false one and is left out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Chain:
         """
         self.path = path
         self.end = first
-        """Up to where everything is proven."""
+        """How far everything is proven."""
         self.proven: list[Outcome] = []
         """What was done up to there, in order."""
         self.repairs = 0
@@ -38,7 +38,7 @@ class Chain:
         self._others: dict[int, Outcome] = {}
 
     def add(self, outcomes: Iterable[Outcome]) -> list[Range]:
-        """Take what tasks have done; give what has still to be read. Empty: everything meets.
+        """Take what tasks have done; return what is still to be read. Empty: everything meets.
 
         Every call proves at least the first of the ranges that the one before asked for.
         """
@@ -52,7 +52,7 @@ class Chain:
         if self.end >= self._last:
             return []
         # Only the first hole begins at a proven place. The others probably do as well, and are
-        # worth to be read at the same time: whether they do shows when the first one is closed.
+        # worth reading at the same time: closing the first one shows whether they do.
         holes = []
         at = self.end
         for start, other in sorted(self._others.items()):

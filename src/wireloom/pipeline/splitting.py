@@ -7,13 +7,13 @@ from typing import Final
 __all__ = ["SPLIT_BYTES", "even_split"]
 
 SPLIT_BYTES: Final = 128 << 20
-"""Bytes of a task, at most: many for the cost of a task not to matter, few for an even load and for
-rows that fit an executor's memory many times."""
+"""Most bytes per task: many, so that the cost of a task does not matter; few, for an even load and
+for rows that fit into an executor's memory many times."""
 
 _ROUNDS: Final = 2
-"""Tasks a core, at least: one that is done early takes another one."""
+"""Least tasks per core: a core that is done early takes another one."""
 _LEAST: Final = 8 << 20
-"""Bytes that a task is worth, at least."""
+"""Fewest bytes that are worth a task."""
 
 
 def even_split(size: int, cores: int, most: int = SPLIT_BYTES) -> int:
@@ -22,7 +22,7 @@ def even_split(size: int, cores: int, most: int = SPLIT_BYTES) -> int:
     Args:
         size: bytes of all captures.
         cores: tasks that can run at the same time.
-        most: bytes of a task, at most.
+        most: most bytes per task.
     """
     share = -(-size // (_ROUNDS * cores))
     return min(most, max(share, _LEAST))

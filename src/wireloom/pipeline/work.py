@@ -1,4 +1,4 @@
-"""What a task does: decode its share, write Parquet into staging, tell what it wrote."""
+"""What a task does: decode its share, write Parquet into staging, report what it wrote."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from wireloom.tabulate import Batches, Settings, Tabulator, Totals, tabulate_ran
 __all__ = ["Job", "Note", "Outcome", "decode", "done_bytes", "summed", "work"]
 
 _REPORT_S: Final = 0.5
-"""Seconds between two notes of how far a task is."""
+"""Seconds between two notes of a task's progress."""
 
 Report = Callable[[int], None]
 
 
 @dataclass(frozen=True)
 class Job:
-    """What all tasks have in common; it is sent to each of them."""
+    """What all tasks share; it is sent to each of them."""
 
     root: str
-    """The lake."""
+    """Folder of the lake."""
     run: str
     """Name of the staging folder."""
     settings: Settings
@@ -46,19 +46,19 @@ class Outcome:
     """What a task has done."""
 
     unit: Unit | Quarantine | None
-    """None: it was done by the caller."""
+    """None: the caller did it itself."""
     files: tuple[DataFile, ...] = ()
     start: int = 0
-    """Of a range: where its rows begin."""
+    """For a range: where its rows begin."""
     end: int = 0
-    """Of a range: where they end."""
+    """For a range: where they end."""
     totals: dict[str, Any] = field(default_factory=dict)
     accounting: tuple[dict[str, Any], ...] = ()
-    """Of a range: its share of the capture's row of accounting, for the driver to add up."""
+    """For a range: its share of the capture's row of accounting, for the driver to add up."""
     reread: Reread | None = None
-    """Of a part of the quarantine: what became of it."""
+    """For a file of the quarantine: what became of it."""
     error: WireloomError | None = None
-    """Why it was given up, which another attempt would not change."""
+    """Why it was given up; another attempt would not help."""
 
 
 def work(job: Job, number: int, unit: Unit | Quarantine) -> Outcome:
@@ -119,7 +119,7 @@ def _batches(
     tabulator = Tabulator(settings, totals=totals)
     for event in capture:
         yield from tabulator.feed(event)
-        # Every part reads everything: each has done its share of it.
+        # Every part reads everything: each counts its share as done.
         report(capture.progress.done // parts)
     yield from tabulator.close()
     if part == 0:  # every part sees all packets
@@ -149,7 +149,7 @@ def summed(totals: Totals) -> dict[str, Any]:
 
 
 class Note:
-    """How far a task is, in a file of its own that the driver looks at now and then.
+    """A task's progress, in a file of its own that the driver reads now and then.
 
     It costs nothing to lose one, so nothing here is durable. Two attempts at the same task share a
     file, and the last one to write is shown.
@@ -160,7 +160,7 @@ class Note:
         self._next = 0.0
 
     def __call__(self, done: int, *, is_last: bool = False) -> None:
-        """So many bytes are done."""
+        """Note that that many bytes are done."""
         now = time.monotonic()
         if is_last or now >= self._next:
             self._next = now + _REPORT_S
@@ -176,7 +176,7 @@ def _notes(job: Job) -> Path:
 
 
 def done_bytes(job: Job) -> int:
-    """Bytes that the tasks of a job say they have read."""
+    """Bytes that the tasks of a job have read, by their own notes."""
     return sum(_read(path) for path in _listed(_notes(job)))
 
 

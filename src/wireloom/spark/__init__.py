@@ -36,7 +36,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
-    # Spark imports this package for every lookup of a source: what is heavy comes later.
+    # Spark imports this package whenever it looks up a source: heavy imports come later.
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(f"wireloom.spark.{_LAZY[name]}")

@@ -1,4 +1,4 @@
-"""`mapInArrow`, the one way in which Wireloom's own tasks run on Spark.
+"""`mapInArrow`: the only way in which Wireloom's own tasks run on Spark.
 
 It needs no RDDs, which Spark Connect does not have.
 """
@@ -22,7 +22,7 @@ Batches = Iterator[pa.RecordBatch]
 def map_batches(frame: DataFrame, function: Callable[[Batches], Batches], schema: str) -> DataFrame:
     """The frame that a function makes of Arrow batches."""
     with warnings.catch_warnings():
-        # Spark looks at the version of pandas and may not like it; nothing here uses pandas.
+        # Spark checks the version of pandas and may reject it; nothing here uses pandas.
         warnings.filterwarnings("ignore", message=".*pandas", category=FutureWarning)
         return frame.mapInArrow(function, schema)
 
@@ -30,5 +30,5 @@ def map_batches(frame: DataFrame, function: Callable[[Batches], Batches], schema
 def map_numbers(
     spark: SparkSession, count: int, function: Callable[[Batches], Batches], schema: str
 ) -> DataFrame:
-    """The same, of the numbers below `count`, each of which is a partition: a task for each."""
+    """The same for the numbers below `count`, each in a partition, and so a task, of its own."""
     return map_batches(spark.range(0, count, 1, max(1, count)), function, schema)

@@ -1,9 +1,10 @@
 """Packets sent to the task of their connection: captures of any size, constant memory.
 
-The first tasks read ranges of the captures and say of each packet which part its connection belongs
-to. Spark brings the packets of a part together and sorts them by where they were captured, on disk
-where they do not fit into memory. The second tasks put connections together, decode and write, as
-those that read captures by themselves do. Every packet is read once, however many parts there are.
+The first tasks read ranges of the captures and find the part that the connection of each packet
+belongs to. Spark brings the packets of a part together and sorts them by their place in the
+captures, on disk if they do not fit into memory. The second tasks reassemble connections, decode
+and write, as tasks that read captures themselves do. Every packet is read once, however many parts
+there are.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _ROW: Final = (
 def run_exchanged(
     spark: SparkSession, job: Job, inputs: Sequence[Input], parts: int, split_bytes: int
 ) -> Iterable[Outcome]:
-    """Have packet captures read by tasks that share the packets; the captures are one.
+    """Have packet captures, which count as one, read by tasks that share the packets.
 
     Raises:
         SourceError: a capture cannot be read.
@@ -50,7 +51,7 @@ def run_exchanged(
         (number, found) for number, one in enumerate(inputs) for found in _ranges(one, split_bytes)
     ]
     routed = map_numbers(spark, len(ranges), _routing(job, ranges, parts), _ROW)
-    # From Spark 4.1 on a row can be sent to a partition by its number; before, by a hash, so that
+    # From Spark 4.1 on a row can be sent to a partition by its number; before, only by a hash, so
     # several parts may meet in one partition.
     send = getattr(routed, "repartitionById", routed.repartition)
     ordered = send(parts, "part").sortWithinPartitions("part", *SORT)
@@ -87,7 +88,7 @@ def _joining(job: Job, names: list[str], parts: int, size: int) -> Callable[[Bat
         for part, rows in _by_part(batches):
             outcome = _join(job, names, part, parts, size, rows)
             for _ in rows:
-                pass  # what it gave up on has to be taken all the same
+                pass  # the rest must be consumed even if the task gave up
             made = pa.array([pickle.dumps(outcome)], pa.binary())
             yield pa.record_batch([made], names=["outcome"])
 
@@ -111,7 +112,7 @@ def _join(job: Job, names: list[str], part: int, parts: int, size: int, rows: Ba
 
 
 def _by_part(batches: Batches) -> Iterator[tuple[int, Batches]]:
-    """The rows of each part, which follow one another; each must be taken before the next."""
+    """The rows of each part, which are in order; consume each before the next."""
     waiting = chain.from_iterable(_runs(batch) for batch in batches)
     following = next(waiting, None)
 

@@ -24,10 +24,10 @@ __all__ = ["SparkExecutor"]
 
 
 class SparkExecutor(Engine):
-    """Has the units of a pipeline done by Spark's workers, one per task.
+    """Runs the units of a pipeline on Spark's workers, one per task.
 
     ``run_pipeline("captures/", "lake", executor=SparkExecutor(session()))``. A task whose worker
-    died is tried again, as often as the session's master says.
+    died is retried, as often as the session's master allows.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -40,7 +40,7 @@ class SparkExecutor(Engine):
 
     @property
     def cores(self) -> int:
-        """Tasks that run at a time, as far as Spark tells."""
+        """Tasks that run at the same time, as far as Spark says."""
         try:
             found: int = self._spark.sparkContext.defaultParallelism
         except Exception:  # Spark Connect has no context
@@ -48,7 +48,7 @@ class SparkExecutor(Engine):
         return max(found, 1)
 
     def run(self, job: Job, units: Sequence[Unit | Quarantine]) -> Iterable[Outcome]:
-        """Do the units.
+        """Run the units.
 
         Raises:
             Exception: Spark's own, when a task failed as often as it allows.
@@ -60,7 +60,7 @@ class SparkExecutor(Engine):
     def exchange(
         self, job: Job, inputs: Sequence[Input], parts: int, split_bytes: int
     ) -> Iterable[Outcome]:
-        """Read packet captures, which are one: Spark sends packets to their connection's task.
+        """Read packet captures as one: Spark sends packets to the task of their connection.
 
         Raises:
             SourceError: a capture cannot be read.
@@ -71,7 +71,7 @@ class SparkExecutor(Engine):
     def write_tables(
         self, job: Job, units: Sequence[Unit], tables: Sequence[str]
     ) -> list[DataFile]:
-        """Have tables decoded by tasks and written by Spark, into the lake's staging place.
+        """Have tables decoded by tasks and written by Spark, into the lake's staging folder.
 
         Raises:
             Exception: Spark's own, when a task failed as often as it allows.
@@ -80,7 +80,7 @@ class SparkExecutor(Engine):
 
 
 def _tasks(job: bytes, units: list[bytes]) -> Callable[[Batches], Batches]:
-    """What runs in the workers; a function of this module's own would not find it there."""
+    """What runs in the workers, which could not import a function of this module by name."""
 
     def tasks(batches: Batches) -> Batches:
         shared: Job = pickle.loads(job)

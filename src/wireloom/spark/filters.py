@@ -1,7 +1,8 @@
-"""Filters of a query → masks over Arrow batches, so that rows nobody wants are not sent to Java.
+"""Filters of a query → masks over Arrow batches, so that unwanted rows are not sent to Java.
 
-A filter is an offer: Spark checks every row again. So what is not understood lets all rows through,
-and nothing here may drop a row that Spark would keep. ``paging/Paging.java`` makes the offers.
+A filter only saves work: Spark checks every row again. So a filter that is not understood lets all
+rows through, and nothing here may drop a row that Spark would keep. ``paging/Paging.java`` sends
+the filters.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from wireloom.arrow.arrays import strings
 __all__ = ["Mask", "apply", "sources"]
 
 Mask = tuple[str, str, Any]
-"""Column, kind of filter, and value: a text, a whole number, a bool or a list of them. Dates are
-days, and times the units of their column, as in Arrow."""
+"""Column, kind of filter, and value: a text, an integer, a bool or a list of these. Dates are in
+days, and times in the units of their column, as in Arrow."""
 
 _COMPARE: Final[dict[str, Callable[..., Any]]] = {
     "EqualTo": pc.equal,
@@ -31,7 +32,7 @@ _COMPARE: Final[dict[str, Callable[..., Any]]] = {
 
 
 def sources(wanted: Iterable[Mask]) -> set[str] | None:
-    """The captures that can have rows at all; None: any."""
+    """The captures that can have rows at all; None: all of them."""
     found: set[str] | None = None
     for column, kind, value in wanted:
         if column == "source" and kind in ("EqualTo", "In"):

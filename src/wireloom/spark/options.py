@@ -30,14 +30,14 @@ OPTIONS: Final = {
 """The options of the source itself; all others are those of `wireloom.tabulate.Settings`."""
 
 _LOOK: Final = 16
-"""Captures that the types of wide columns are told from."""
+"""Captures from which the types of wide columns are inferred."""
 _NOT_HERE: Final = frozenset({"tables"})
-"""Settings that another option stands for."""
+"""Settings that another option replaces."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is read for one place of one query; ``paging/Paging.java`` writes it."""
+    """What one scan of a query reads; ``paging/Paging.java`` writes it."""
 
     schema: str
     """Spark's schema of the columns, as JSON."""
@@ -46,7 +46,7 @@ class Query:
 
     @classmethod
     def read(cls, text: str) -> Query:
-        """Take it from an option.
+        """Parse it from an option.
 
         Raises:
             OptionError: it is not what Wireloom writes there.
@@ -61,7 +61,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What was asked for."""
+    """The options of a reader or a stream, checked."""
 
     paths: tuple[str, ...]
     table: str
@@ -73,7 +73,7 @@ class SourceOptions:
     max_bytes_per_trigger: int | None = None
     finish_after: float | None = None
     query: Query | None = None
-    """If it is given, rows are sent in pages."""
+    """If given, rows are sent in pages."""
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -117,11 +117,11 @@ class SourceOptions:
         )
 
     def resolved(self) -> SourceOptions:
-        """With all that must be the same for every task: dictionaries read, types of columns told.
+        """With everything that must be the same for all tasks: dictionaries read, types inferred.
 
         Raises:
             SourceError: a file that an option names cannot be found or read.
-            OptionError: nobody knows how to read an address.
+            OptionError: no file system is known for an address.
         """
         settings = self.settings
         if settings.is_typed:
@@ -138,7 +138,7 @@ class SourceOptions:
 
 
 def _paths(given: dict[str, str]) -> tuple[str, ...]:
-    """Spark gives one path as it is, and several as JSON."""
+    """The paths: Spark gives one as it is, and several as JSON."""
     several = given.pop("paths", None)
     one = given.pop("path", None)
     found = tuple(json.loads(several)) if several else ()

@@ -2,8 +2,8 @@
 
 * Raw captures larger than ``split_bytes`` are cut at proven seams, so that the tasks' rows together
   are those of one pass. Smaller ones share a task.
-* The packet captures of a folder are one capture, in the order of their names: connections may go
-  on from one to the next. Each task reads all of them and keeps the connections of its share.
+* The packet captures of a folder are one capture, in the order of their names: connections may
+  continue from one to the next. Each task reads all of them and keeps the connections of its share.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from wireloom.tabulate.following import find_seams
 __all__ = ["Task", "plan", "read", "seams_in", "spark_batches", "table_batches"]
 
 _MAX_PARTS: Final = 16
-"""Shares of packet captures. Each one reads them all, so that more would not gain much."""
+"""Shares of packet captures. Each one reads them all, so more would not help much."""
 _THREADS: Final = 8
-"""Files looked at in one go: this is waiting for disks, and for other machines."""
+"""Files looked at in parallel: most of it is waiting for disks and other machines."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def plan(options: SourceOptions, wanted: Iterable[str] | None = None) -> list[In
         wanted: names of captures; rows of others are not needed. None: all.
 
     Raises:
-        OptionError: there are no captures, or nobody knows how to read an address.
+        OptionError: there are no captures, or no file system is known for an address.
         SourceError: a capture cannot be read.
     """
     paths = find_paths(options.paths)
@@ -74,8 +74,8 @@ def plan(options: SourceOptions, wanted: Iterable[str] | None = None) -> list[In
 def split_for(files: Iterable[CaptureFile], options: SourceOptions) -> int:
     """Bytes of a partition: what was asked for, or an even share of these captures.
 
-    Spark does not tell a source how many cores there are: the driver's are taken, fewer than which
-    no cluster has that is worth having.
+    Spark does not tell a source how many cores there are, so those of the driver count: a useful
+    cluster has at least as many.
     """
     if options.split_bytes is not None:
         return options.split_bytes
@@ -83,7 +83,7 @@ def split_for(files: Iterable[CaptureFile], options: SourceOptions) -> int:
 
 
 def seams_in(path: str, settings: Settings, split: int, first: int, last: int) -> list[Range]:
-    """What is between two seams of a raw capture, cut at proven seams.
+    """The part of a raw capture between two seams, cut at proven seams.
 
     Raises:
         SourceError: it cannot be read.
@@ -129,14 +129,14 @@ def table_batches(
 
 
 def _batches(partition: InputPartition, settings: Settings) -> Batches:
-    # Spark reads something even where there is nothing to read.
+    # Spark reads a partition even if there is nothing to read.
     return decode(settings, partition.unit) if isinstance(partition, Task) else iter(())
 
 
 def spark_batches(
     batches: Iterable[tuple[str, pa.RecordBatch]], settings: Settings, table: str
 ) -> Iterator[pa.RecordBatch]:
-    """The batches of one table with Spark's types: plain texts, times as whole numbers."""
+    """The batches of one table with Spark's types: plain texts, times as integers."""
     schema = arrow_schema(settings.table(table), spark=True)
     for name, batch in batches:
         if name == table and batch.num_rows:

@@ -1,4 +1,4 @@
-"""What this machine, and every worker of a cluster, has of what Wireloom needs."""
+"""Whether this machine, and every worker of a cluster, has what Wireloom needs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 __all__ = ["Finding", "WorkerReport", "look_around", "probe_workers"]
 
 _TOOL_S: Final = 30
-"""Seconds that another program may take to tell its version."""
+"""Seconds that another program may take to print its version."""
 _LOOK_S: Final = 0.5
 """Seconds between two looks at the executors of a cluster."""
 _QUIET_LOOKS: Final = 6
-"""Looks without another executor after which all are there."""
+"""Looks without a new executor after which all are there."""
 _EXECUTOR_LOOKS: Final = 120
-"""Looks after which it goes on with those there are."""
+"""Looks after which those present have to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Finding:
 
     what: str
     found: str
-    """Version and place, or why there is none."""
+    """Version and path, or why there is none."""
     state: str
     """``ok``, ``note`` (works without it, or slower) or ``bad``."""
 
@@ -123,7 +123,7 @@ def _look() -> dict[str, str]:
         try:
             importlib.import_module(name)
             facts[name] = metadata.version(name.removeprefix("pyspark_"))
-        except Exception as error:  # whatever a broken installation raises is the finding
+        except Exception as error:  # whatever a broken installation raises is the result
             facts[name] = f"missing: {type(error).__name__}: {error}"
     try:
         kernel = importlib.import_module("wireloom.kernel")

@@ -1,7 +1,7 @@
-"""Captures as a DataFrame by the shortest way that there is.
+"""Captures as a DataFrame, by the fastest way there is.
 
 That is the data source in pages (`wireloom.spark.paging`). Where a session cannot read these, as
-with Spark Connect, it is ``mapInArrow``: of a data source Spark then copies every row twice.
+with Spark Connect, it is ``mapInArrow``, as Spark copies every row of a data source twice.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def read_captures(
 ) -> DataFrame:
     """A table of captures: ``read_captures(spark, "captures/", table="fields")``.
 
-    The rows are those of ``spark.read.format("wireloom")`` with the same options; what cannot be
-    read is refused at once. From now on the session reads captures in pages, if it can.
+    The rows are those of ``spark.read.format("wireloom")`` with the same options; bad options and
+    missing captures are errors at once. From now on the session reads captures in pages, if it can.
 
     Args:
         spark: the session.

@@ -1,4 +1,4 @@
-"""Schemas of tables as Spark's own objects, also where no session runs that could parse a text."""
+"""Schemas of tables as Spark's own objects, even where no session runs that could parse DDL."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _DECIMAL: Final = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 
 
 def spark_schema(table: Table) -> StructType:
-    """The schema of a table, as `wireloom.tables.spark_ddl` says it in words."""
+    """The schema of a table; `wireloom.tables.spark_ddl` gives it as text."""
     return StructType([StructField(column.name, _type(column.type)) for column in table.columns])
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_MASTER", "machine_memory", "session", "settings_for"]
 
 DEFAULT_MASTER: Final = "local[*,4]"
-"""All cores of this machine. The 4: a task whose worker died is tried again, as on a cluster."""
+"""All cores of this machine. The 4: attempts per task, as on a cluster."""
 
 _LOCAL: Final = re.compile(r"local(?:\[(\*|\d+)(?:,\d+)?\])?")
 _EMBEDDED: Final = re.compile(r"local\b.*")
@@ -28,17 +28,17 @@ _LOOPBACK: Final = "127.0.0.1"
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 
 _ARROW: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
-"""Java looks at the bounds of every value that it takes out of a batch, at a quarter of all that it
-costs to read rows. The batches come from pyarrow in a process of the same session."""
+"""Java checks the bounds of every value that it takes from a batch, which is a quarter of the cost
+of reading rows. The batches come from pyarrow in a process of the same session."""
 
 _QUERY: Final = {
     # Times in the tables are UTC; a session in another zone would show and cast them differently.
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # As many rows as the tables' batches have; 10,000, Spark's own choice, cost more a row.
+    # As many rows as the tables' batches have; Spark's default of 10,000 costs more per row.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
-"""Settings that a running session takes, too."""
+"""Settings that can be changed in a running session."""
 
 
 def session(
@@ -52,8 +52,8 @@ def session(
 ) -> SparkSession:
     """A Spark session, ready for ``spark.read.format("wireloom")``.
 
-    If one is running, it is given back with only its query settings changed (time zone, Arrow, see
-    also `wireloom.spark.paging`): Spark has one a process.
+    If one is running, it is returned with only its query settings changed (time zone, Arrow, see
+    also `wireloom.spark.paging`): Spark has one per process.
 
     Args:
         master: where Spark runs: ``local[*]`` (this machine, all cores), ``local[2]``,
@@ -85,7 +85,7 @@ def session(
         add_paging(active)
         return active
     use_java()
-    # The workers' Python; without it they would take the first python3 on their PATH.
+    # The workers' Python; otherwise they would take the first python3 on their PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if _EMBEDDED.fullmatch(master):
         # Nothing outside this machine takes part, and its host name may resolve to anything.
@@ -112,7 +112,7 @@ def settings_for(
         "spark.ui.enabled": str(ui).lower(),
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": log_level,
-        # Until that level is set, Spark would print a page of notes.
+        # Until that level is set, Spark would print a page of messages.
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {_ARROW}",
     }
     if _EMBEDDED.fullmatch(master):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-# Spark imports this module whenever it looks for any source, so what is heavy is imported later.
+# Spark imports this module whenever it looks for any source, so heavy imports come later.
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import DataSourceStreamReader
@@ -55,12 +55,12 @@ class WireloomSource(DataSource):
         """
         options = self._resolved()
         if options.query is not None:
-            # What Spark is given is pages; these are the columns of the rows in them.
+            # Spark is given pages; these are the columns of the rows in them.
             schema = StructType.fromJson(json.loads(options.query.schema))
         return WireloomReader(_narrowed(options, schema), schema.fieldNames())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """A reader that goes on with what is added to the captures.
+        """A reader that follows what is added to the captures.
 
         Raises:
             OptionError: an option is unknown, missing or has a bad value.
@@ -71,7 +71,7 @@ class WireloomSource(DataSource):
         return WireloomStreamReader(_narrowed(self._resolved(), schema), schema.fieldNames())
 
     def _resolved(self) -> SourceOptions:
-        """Kept with the source when that is sent on, so that all see the same types."""
+        """Pickled with the source, so that all processes see the same types."""
         from wireloom.spark.options import SourceOptions
 
         if self._options is None:
@@ -110,7 +110,7 @@ class WireloomReader(DataSourceReader):
         """The tasks.
 
         Raises:
-            OptionError: there are no captures, or nobody knows how to read an address.
+            OptionError: there are no captures, or no file system is known for an address.
             SourceError: a capture cannot be read.
         """
         from wireloom.spark.filters import sources

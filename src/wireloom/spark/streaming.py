@@ -27,7 +27,7 @@ except ImportError:
     ReadAllAvailable = ReadMaxBytes = None  # type: ignore[assignment,misc]
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """What Spark calls when it wants only what is there now."""
+        """What Spark calls when it wants only what is available now."""
 
 
 class WireloomStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -37,7 +37,7 @@ class WireloomStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing is looked at yet.
 
         Raises:
-            OptionError: a path is none that can be followed.
+            OptionError: a path cannot be followed.
         """
         self._options = options
         self._columns = columns
@@ -48,8 +48,8 @@ class WireloomStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing is read."""
         return {}
 
-    # Spark before 4.2 gives no arguments, and asks only once for all that is available now: less
-    # than everything would leave the rest unread.
+    # Spark before 4.2 gives no arguments, and for `availableNow` asks only once: less than
+    # everything would leave the rest unread.
     def latestOffset(
         self, start: dict[str, Any] | None = None, limit: Any = None
     ) -> dict[str, Any]:
@@ -66,12 +66,12 @@ class WireloomStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._last
 
     def getDefaultReadLimit(self) -> Any:
-        """What a micro-batch may have, by the options."""
+        """The limit of a micro-batch, by the options."""
         most = self._options.max_bytes_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxBytes(most)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """From now on, read only what is there now."""
+        """From now on, read only what is available now."""
         self._tail.bound()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -102,7 +102,7 @@ class WireloomStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield batch.select(self._columns)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing is kept for what is done."""
+        """Do nothing: no state is kept for finished micro-batches."""
 
     def stop(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resources are held."""

@@ -1,8 +1,8 @@
-"""Tables written by Spark's own Parquet writer, for those whose storage only Spark can reach.
+"""Tables written by Spark's own Parquet writer, for storage that only Spark can reach.
 
-A table at a time is decoded by the tasks, sent to Spark as Arrow batches and written by it into the
-lake's staging place; the driver commits the files as it commits those that tasks write. It costs
-several times as much as when tasks write by themselves: see the benchmarks.
+Tasks decode one table at a time and send it as Arrow batches to Spark, which writes it into the
+lake's staging folder; the driver commits these files like those that tasks write. It takes several
+times as long as when tasks write: see the benchmarks.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def write_tables(
     Raises:
         Exception: Spark's own, when a task failed as often as it allows.
     """
-    # By default Spark writes times in a form that was given up long ago, and without their zone.
+    # By default Spark writes times in a form long deprecated, and without their zone.
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     found: list[DataFile] = []
     for table in tables:
@@ -98,7 +98,7 @@ def _described(job: Job, table: str, path: Path) -> DataFile:
         rows=footer.num_rows,
         bytes=path.stat().st_size,
         day=day,
-        # The ends of a column are all of its values only if they are the same.
+        # Minimum and maximum are all the values of a column only if they are equal.
         sources=tuple(sources) if len(sources) == 1 else None,
         ts_min_ns=min(times) if times else None,
         ts_max_ns=max(times) if times else None,
@@ -107,7 +107,7 @@ def _described(job: Job, table: str, path: Path) -> DataFile:
 
 
 def _ends(footer: Any, column: str | None) -> set[Any]:
-    """The smallest and largest values of a column in all row groups; none if one is not known."""
+    """The smallest and largest values of a column in all row groups; none if any is unknown."""
     names = list(footer.schema.names)
     found: set[Any] = set()
     for group in range(footer.num_row_groups if column in names else 0):

@@ -48,20 +48,20 @@ class Account:
     frames: int = 0
     packets: int = 0
     conflict: int = 0
-    """Quarantined bytes with a good checksum, where others with a bad one had been read."""
+    """Quarantined bytes with a good checksum, after a copy with a bad one had been read."""
     texts: int = 0
     """Texts between frames."""
     errors: int = 0
     """What could not be read: frames, nested messages, parts of captures."""
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """One more stream, as its row of `accounting` tells."""
+        """Add a stream, given its row of `accounting`."""
         self.streams += 1
         for name in COUNTS:
             setattr(self, name, getattr(self, name) + row[name])
 
     def merge(self, other: Account) -> None:
-        """The account of another part of the same stream."""
+        """Add the account of another part of the same stream."""
         self.decoded += other.decoded
         self.quarantined += other.quarantined
         self.gap += other.gap
@@ -69,7 +69,7 @@ class Account:
         self.texts += other.texts
 
     def refuse(self, frames: int, size: int) -> None:
-        """Frames that were counted as decoded turn out to be no legal packets."""
+        """Move frames that turned out not to be legal packets from decoded to quarantined."""
         self.frames -= frames
         self.decoded -= size
         self.quarantined += size
@@ -90,7 +90,7 @@ def balanced(
     """The row of `accounting` of a stream that has ended.
 
     Raises:
-        AssertionError: the bytes do not sum up, which is a mistake in this program.
+        AssertionError: the bytes do not add up, which is a bug in this program.
     """
     found = account.decoded + account.quarantined + account.gap + counts.duplicate
     if found != counts.captured:
@@ -139,25 +139,25 @@ class Totals(Account):
     """What could not be read, by code: there are few codes, while reasons may be endless."""
 
     def end(self, row: Mapping[str, Any], texts: int = 0) -> None:
-        """A stream has ended, as its row of `accounting` tells."""
+        """Count a stream that has ended, given its row of `accounting`."""
         for account in (self, self._of(row["format"])):
             account.add(row)
             account.texts += texts
 
     def fail(self, row: Mapping[str, Any]) -> None:
-        """Something could not be read, as its row of `errors` tells."""
+        """Count something that could not be read, given its row of `errors`."""
         self.errors += 1
         if row["stream"]:
             self._of(row["format"]).errors += 1
         kind = self.kinds.get(row["code"])
         if kind is None:
-            # Not all of it: the bytes may be many.
+            # Without its bytes, which may be many.
             names = ("source", "stream", "frame_offset", "path", "reason")
             kind = self.kinds[row["code"]] = ErrorKind({name: row[name] for name in names})
         kind.number += 1
 
     def leave_out(self, found: Mapping[str, tuple[int, int]]) -> None:
-        """Packets of another capture that are in no stream."""
+        """Add the packets of another capture that are in no stream."""
         for kind, (packets, size) in found.items():
             before = self.left_out.get(kind, (0, 0))
             self.left_out[kind] = before[0] + packets, before[1] + size

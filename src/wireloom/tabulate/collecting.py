@@ -1,4 +1,4 @@
-"""Small record batches of a table → some with about as many rows as are wanted."""
+"""Small record batches of a table → batches with about as many rows as wanted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Collector:
         self._sizes: dict[str, int] = {}
 
     def add(self, name: str, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """One more batch; gives those that are complete."""
+        """Take one more batch; return those that are complete."""
         count = batch.num_rows
         if not count:
             return

@@ -1,9 +1,9 @@
-"""Connections: what every body is, as both directions of a connection tell it.
+"""Connections: finding out what every body is from both directions of a connection.
 
-A packet may say itself what its body is. Or that was asked for in the other direction: a request
-there, and its answer before the packet, lead to it. Which request an answer means depends on
-capture times alone, not on how the capture is cut into groups: it is the latest one that was there
-when the answer was. Within a stream, as in raw captures, the order counts.
+A packet may say itself what its body is. Otherwise a request in the other direction, and the answer
+to it before the packet, say so. Which request an answer belongs to depends on capture times alone,
+not on how the capture is cut into groups: it is the latest one captured before the answer. Within a
+stream, as in raw captures, the order counts.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from wireloom.tabulate.settings import Settings
 __all__ = ["Connections", "Direction", "read_bodies", "told_formats"]
 
 _MAX_ENDED: Final = 4096
-"""Connections with an ended direction that are remembered for the other one."""
+"""Connections with one direction ended that are remembered for the other one."""
 
 _MAX_REQUESTS: Final = 1 << 20
-"""Of one direction; those of a client that makes more are forgotten."""
+"""Requests remembered per direction; when a client makes more, they are forgotten."""
 
 _BEFORE_ALL: Final = -(1 << 63)
 
@@ -70,7 +70,7 @@ def told_formats(settings: Settings) -> list[str]:
 
 
 class Direction:
-    """What one direction of a connection has told."""
+    """What is known from one direction of a connection."""
 
     __slots__ = ("active", "count", "latest", "read_to", "requests", "siblings")
 
@@ -78,17 +78,17 @@ class Direction:
         self.active: Any = None
         """What is known of its own bodies: `Bodies.state`."""
         self.siblings = siblings
-        """All directions of the connection, also this one."""
+        """All directions of the connection, this one included."""
         self.requests: dict[int, tuple[array[int], array[int]]] = {}
-        """When each request was there, and for which class and encoding."""
+        """When each request was captured, and for which class and encoding."""
         self.count = 0
         self.latest = _BEFORE_ALL
-        """Capture time of the frames so far; what waited for others was there when they were."""
+        """Capture time of the frames so far; one that waited for others counts as their time."""
         self.read_to = 0
         """Stream offset up to which its requests are known."""
 
     def learn(self, request: int, word: int) -> None:
-        """It has made a request, as the latest frame."""
+        """It has made a request, in its latest frame."""
         if self.count >= _MAX_REQUESTS:
             self.requests.clear()
             self.count = 0
@@ -108,7 +108,7 @@ _NO_REQUESTS: Final = array("q"), array("q")
 
 
 class Connections:
-    """All connections of a capture whose bodies are told; for one thread."""
+    """All connections of a capture whose bodies depend on earlier packets; for one thread."""
 
     def __init__(self, settings: Settings, kernel: Any) -> None:
         """No connection yet.
@@ -131,7 +131,7 @@ class Connections:
             for format in self.formats
         }
         self._known: OrderedDict[Any, list[Direction]] = OrderedDict()
-        self._open: dict[Any, int] = {}  # how many streams of a connection are
+        self._open: dict[Any, int] = {}  # number of open streams of each connection
 
     def join(self, stream: Stream) -> Direction:
         """A new stream."""
@@ -149,7 +149,7 @@ class Connections:
         if self._open[key]:
             return
         del self._open[key]
-        # The other direction may be told of only after this one has ended.
+        # The other direction may turn up only after this one has ended.
         self._known.move_to_end(key)
         if len(self._known) > _MAX_ENDED + len(self._open):
             oldest = next(iter(self._known))
@@ -159,12 +159,12 @@ class Connections:
     def settle(self, segments: Iterable[Segment], waiting: Iterable[Segment]) -> None:
         """Find the classes of all bodies in some segments.
 
-        Whatever was captured before the last of their frames must have been given, too, now or
+        Everything captured before the last of their frames must be given now, or have been given
         earlier.
 
         Args:
             segments: of streams in these formats, in order; they get their `words`.
-            waiting: frames that others must follow before they are certain.
+            waiting: frames that are certain only once others follow.
         """
         found = [(segment, *self._lessons(segment)) for segment in segments]
         answers = [
@@ -191,7 +191,7 @@ class Connections:
             )
 
     def _lessons(self, segment: Segment) -> tuple[list[Lesson], list[int]]:
-        """What a segment's frames tell of subscriptions, and those that are no legal packets."""
+        """What a segment's frames say about subscriptions, and those that are not legal packets."""
         batch = segment.batch
         assert batch is not None
         found = self._bodies[batch.format].lessons(batch)
@@ -206,9 +206,9 @@ class Connections:
         return legal, [found[place][0] for place in refused]
 
     def _learn(self, segment: Segment, lessons: list[Lesson]) -> list[tuple[int, int, int]]:
-        """Learn the requests of a segment; give its answers: frame, request, and when it was there.
+        """Learn the requests of a segment; return its answers: frame, request, and capture time.
 
-        What was learned already, when it was waiting, is passed over.
+        What was learned while it was waiting is skipped.
         """
         batch, direction = segment.batch, segment.state.direction
         assert batch is not None
@@ -229,7 +229,7 @@ class Connections:
 
 
 def _known_to_others(direction: Direction, request: int, moment: int) -> int:
-    """What the other directions of a connection know of a request at a moment."""
+    """What the other directions of a connection knew of a request at a moment."""
     for other in direction.siblings:
         if other is not direction and (word := other.known_at(request, moment)):
             return word

@@ -1,7 +1,7 @@
-"""A group of frames → the rows of all tables that frames have; nothing is kept from group to group.
+"""A group of frames → their rows in all tables; nothing is kept from group to group.
 
-Frames that turn out to be no legal packets or messages are refused: they have a row in `errors`,
-and the streams' tallies are to be told.
+Frames that turn out not to be legal packets or messages are refused: they get a row in `errors`,
+and the accounts of their streams have to be corrected.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from wireloom.tabulate.settings import Settings
 __all__ = ["Decoded", "GroupDecoder"]
 
 _INSIDE: Final = ("messages", "fields", "wide", "errors")
-"""The tables that nested messages have rows in."""
+"""The tables in which nested messages have rows."""
 
 _KEYS: Final = tuple(column.name for column in KEY)
 
 
 @dataclass(slots=True)
 class Decoded:
-    """What came of a group."""
+    """What a group was decoded to."""
 
     batches: list[tuple[str, pa.RecordBatch]] = field(default_factory=list)
-    """Rows, but for those of `errors`."""
+    """Rows, except those of `errors`."""
     errors: list[dict[str, Any]] = field(default_factory=list)
     """Rows of `errors`, in the order of the segments, then of the stream."""
     refused: list[tuple[StreamState, int, int]] = field(default_factory=list)
@@ -80,7 +80,7 @@ class GroupDecoder:
             for segment in group.segments
             if segment.batch is not None and segment.batch.count
         ]
-        # What is known of a stream's times may change in between, its order must not.
+        # Whether a stream has times may change in between, but its order must not.
         order = sorted(filled, key=lambda segment: _batch(segment).format)
         for (format, _), alike in groupby(order, key=_kind):
             segments = list(alike)
@@ -175,7 +175,7 @@ class GroupDecoder:
     def _frames(
         self, format: str, rows: pa.RecordBatch, batch: FrameBatch, kept: pa.Array | None
     ) -> pa.RecordBatch:
-        """Rows of `frames`, of the columns that others have made already."""
+        """Rows of `frames`, from columns that other tables have made already."""
         count = rows.num_rows
         arrays = []
         wanted = self._tables["frames"]
@@ -202,7 +202,7 @@ class GroupDecoder:
         found: Decoded,
         errors: list[tuple[Segment, dict[str, Any]]],
     ) -> pa.Array | None:
-        """Rows of the bodies of some frames; gives the column of the packet table."""
+        """Add the rows of the bodies of some frames; return the column of the packet table."""
         joined = part.joined
         format = joined.batch.format
         columns = get(format).columns()
@@ -210,7 +210,7 @@ class GroupDecoder:
         has_texts = format in self._tables and body in self._tables[format].names
         texts = []
         words = joined.words
-        if words is None:  # nothing before tells what they are
+        if words is None:  # nothing before says what they are
             words = memoryview(bytes(8 * joined.batch.count)).cast("q")
         for made in self._bodies[format].read(
             joined.batch.part(first, last),
@@ -245,7 +245,7 @@ class GroupDecoder:
         passed_over = {each.index for each in rows.refused}
         columns = get(format).columns()
         if columns.payload is None or columns.payloads_in_messages:
-            # What is in its messages only the object path knows.
+            # Only the object path knows what is in its messages.
             count = rows.rows.num_rows + len(rows.refused)
             some = batch.part(rows.first, rows.first + count)
             asked = {rows.first + index for index in with_magic(some)} - passed_over
@@ -361,7 +361,7 @@ class GroupDecoder:
     def _errors_of(
         self, format: str | None, segment: Segment
     ) -> list[tuple[Segment, dict[str, Any]]]:
-        """What a decoder of messages could not read of the segment that it was fed with."""
+        """What a decoder of messages could not read of the segment it was fed."""
         rows, self._overflow = [*self._overflow, *self._message_decoder(format).take_errors()], []
         return [(segment, row) for row in rows]
 
@@ -372,13 +372,13 @@ def _batch(segment: Segment) -> FrameBatch:
 
 
 def _kind(segment: Segment) -> tuple[str, bool]:
-    """Pieces that are alike in this can be joined."""
+    """Segments for which this is equal can be joined."""
     assert segment.batch is not None
     return segment.batch.format, segment.ts_ns is not None
 
 
 def _without(count: int, lost: Sequence[int]) -> pa.Array | None:
-    """A mask of the frames that are not lost; None if none is."""
+    """A mask of the frames that were read; None if all were."""
     if not lost:
         return None
     flags = bytearray(b"\1") * count

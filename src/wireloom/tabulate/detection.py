@@ -1,17 +1,17 @@
-"""Which format is on a stream: told by its port, else by what explains most of its first bytes.
+"""Which format a stream is in: that of its port, else what explains most of its first bytes.
 
 Every format that the stream may be in scans the first bytes. The one with the longest chain of
 frames wins, so that a stream may begin in the middle of a frame, hold text between frames,
 or carry messages of one format in frames of another.
 
-Most captures are mostly something else, so that chance must not do:
+Most captures are mostly something else, so a chance match must not be enough:
 
 * A format with a magic is found by it.
 * Any other one must find frames that it is sure of (`Format.detect`) in half of all bytes: lengths
-  inside that agree, nothing left over, no unused bits. Frames that merely stand in the right place
-  do not count, and neither does what a frame claims behind the end of what was looked at.
+  inside that agree, nothing left over, no unused bits. Frames that are merely in the right place
+  do not count, and neither does what a frame claims beyond the bytes that were looked at.
 * Among other bytes, a few of the shortest frames prove nothing.
-* Datagrams are looked at one by one, as they are read: frames must fill them.
+* Datagrams are looked at one by one: frames must fill them.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from wireloom.tabulate.settings import Settings
 __all__ = ["FIRST_LOOK", "PREFIX", "Detector"]
 
 FIRST_LOOK: Final = 4 << 10
-"""Bytes of a stream that are looked at first. What is sure then need not wait for more."""
+"""Bytes of a stream that are looked at first. A format that is certain then need not wait."""
 
 PREFIX: Final = 64 << 10
-"""Bytes after which the decision falls, or at the end of the stream if that comes first."""
+"""Bytes after which the decision is made, or at the end of the stream if that comes first."""
 
 _SURE_FRAMES: Final = 4
 _MOST_ASKED: Final = 64
-"""Frames that a format is asked about: enough to be sure."""
+"""Frames that a format is asked about: enough to be certain."""
 _MOST_DATAGRAMS: Final = 16
 """Datagrams that are looked at."""
 _SHORT: Final = 16
-"""Bytes of a frame, below which it may well be small numbers and zeros of something else."""
+"""Frames of fewer bytes may well be small numbers and zeros of something else."""
 
 _PRINTABLE: Final = bytes([9, 10, 13, *range(32, 127)])
 
 
 class Detector:
-    """Decides by the first bytes; a scanner for each format is kept."""
+    """Decides by the first bytes; keeps a scanner for each format."""
 
     def __init__(self, settings: Settings, scanner: Callable[[str], FrameScanner]) -> None:
         """A detector for streams read with these settings.
@@ -64,7 +64,7 @@ class Detector:
         self._scanners: dict[str, FrameScanner] = {}
 
     def by_port(self, src_port: int, dst_port: int) -> str | None:
-        """The format that needs no look at the bytes; None if there must be one."""
+        """The format, if it is known without looking at the bytes; else None."""
         ports = self._ports
         if ports:
             found = ports.get(dst_port) or ports.get(src_port)
@@ -73,7 +73,7 @@ class Detector:
         return self._formats[0].name if len(self._formats) == 1 else None
 
     def by_prefix(self, data: bytes) -> str | None:
-        """The format of a stream of which `data` is all, or at least `PREFIX` bytes."""
+        """The format of a stream, given all of it or at least its first `PREFIX` bytes."""
         found = None
         if len(data) >= FIRST_LOOK:
             found = self.by_bytes(data[:FIRST_LOOK], is_all=False)
@@ -89,9 +89,9 @@ class Detector:
         """The format of a stream that begins with `data`; None if it cannot be told.
 
         Args:
-            data: the first bytes: all that there are, `PREFIX`, or `FIRST_LOOK`.
+            data: the first bytes: all there are, `PREFIX` of them, or `FIRST_LOOK`.
             is_all: whether there will be no second look.
-            starts: where datagrams start in it, if it is made of such.
+            starts: where datagrams start in it, if it consists of datagrams.
         """
         best: _Look | None = None
         for order, format in enumerate(self._formats):
@@ -125,13 +125,13 @@ class _Look:
     """Bytes of frames that follow each other; of all frames where text is between."""
     frames: int
     breaks: int
-    """Places where it goes on only behind something else."""
+    """How often something else interrupts the frames."""
     order: int
-    """Its place among the formats that the stream may be in."""
+    """Its position among the formats that the stream may be in."""
 
     @property
     def rank(self) -> tuple[int, int]:
-        """The larger, the better; where two explain the same, the order decides."""
+        """The larger, the better; if two explain the same, the order decides."""
         return self.chain, -self.order
 
 
@@ -151,7 +151,7 @@ def _stream_look(format: Format, scanner: FrameScanner, data: bytes, order: int)
         longest, proven = _proof(format, data, found)
         cut = data[end - found.cut :]
         if found.cut <= proven:
-            end -= found.cut  # as much is certain as it claims
+            end -= found.cut  # all that it claims is certain
         elif format.detect(cut) >= MAGIC:
             longest, proven = max(longest, found.cut), proven + found.cut
         else:
@@ -165,7 +165,7 @@ def _stream_look(format: Format, scanner: FrameScanner, data: bytes, order: int)
 
 
 def _proof(format: Format, data: bytes, found: Survey) -> tuple[int, int]:
-    """The longest frame that a format is sure of, and how many bytes it knows to be its own."""
+    """The longest frame that a format is sure of, and how many bytes are certainly its own."""
     asked = found.frames[:_MOST_ASKED]
     sure, likely = [], []
     for start, length in asked:
@@ -177,7 +177,7 @@ def _proof(format: Format, data: bytes, found: Survey) -> tuple[int, int]:
     is_whole = not found.problems and not found.texts and not found.cut
     number = len(sure) + len(likely)
     if format.has_text and (sure or is_whole or number >= _SURE_FRAMES):
-        # Text belongs to the stream, but only frames tell that it is one.
+        # Text belongs to the stream, but only frames prove the format.
         sure += likely
         sure += [_printable(data[at : at + length]) for at, length in found.texts]
     elif is_whole and 1 < number == len(asked):

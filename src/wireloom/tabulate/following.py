@@ -1,13 +1,13 @@
 """Captures in parts that are proven to fit together: where to cut, and how far one is complete.
 
-A capture that is still being written ends anywhere. Up to which place it can be read is decided so
-that reading up to there, and on from there later, gives the rows that one pass over it gives:
+A capture that is still being written may end anywhere. It is read up to a place such that reading
+up to there, and from there on later, gives the rows that one pass over it gives:
 
-* Raw captures are cut at seams: places where nothing before matters any more. What is read there
+* Raw captures are cut at seams: places where nothing before matters any more. Reading from there
   needs no memory of what was read before.
-* Packets need that memory: connections are put together from packets of any time. `Follower` keeps
-  it, and can get it back by reading again from the start. What it has given out when it is at some
-  place depends on the bytes up to there, and not on where it stopped on the way.
+* Packets need that memory: connections are reassembled from packets of any time. `Follower` keeps
+  it, and can restore it by reading again from the start. What it has given out at some place
+  depends on the bytes up to there, and not on where it stopped on the way.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from wireloom.tabulate.tabulator import Batches, Tabulator
 __all__ = ["Follower", "PacketWalk", "Step", "find_seams", "packet_frontier", "raw_frontier"]
 
 _PACKETS: Final = 1 << 14
-"""Packets looked at in one go."""
+"""Packets read at a time."""
 _LOOKAHEAD: Final = 16 << 20
 """Bytes behind damage in a packet capture that its extent may depend on: many of the longest
 records."""
 _CHUNK: Final = 1 << 20
-"""Bytes of a raw capture that are fed in one go."""
+"""Bytes of a raw capture that are fed at a time."""
 
 
 # --- raw captures ---------------------------------------------------------------------------------
@@ -65,10 +65,10 @@ def find_seams(
     last: int | None = None,
     workers: int = 2,
 ) -> list[int]:
-    """Where a raw capture can be cut into about as many parts, for `tabulate_range`.
+    """Where a raw capture can be cut into about that many parts, for `tabulate_range`.
 
-    Reading each part from its seam gives together what one pass gives. The bytes are scanned once,
-    by so many threads.
+    Reading each part from its seam gives, together, what one pass gives. The bytes are scanned
+    once, by `workers` threads.
 
     Args:
         path: the capture, for which `splittable` is true.
@@ -101,14 +101,14 @@ def raw_frontier(
     *,
     is_final: bool = False,
 ) -> int:
-    """How far a raw capture that grows can be read from a seam on: to another seam.
+    """How far a growing raw capture can be read from a seam: to another seam.
 
     Args:
         path: the capture, for which `splittable` is true.
         settings: what is wanted.
         start: a seam.
         limit: about how many bytes are wanted at most; a seam may be further away.
-        is_final: the capture does not grow any more, so its end is a seam, too.
+        is_final: the capture no longer grows, so its end is a seam, too.
 
     Raises:
         SourceError: the file cannot be opened.
@@ -148,7 +148,7 @@ def _decided(
 
 
 def _last_seam(scanner: FrameScanner, data: Stored, start: int, stop: int) -> int:
-    """The last place up to `stop` that can be told to be a seam without what comes behind."""
+    """The last place up to `stop` that is a seam whatever comes after it."""
     scanner.restart(start)
     problems: list[tuple[int, int, int]] = []
     for batch in _fed(scanner, data, start, stop):
@@ -158,7 +158,7 @@ def _last_seam(scanner: FrameScanner, data: Stored, start: int, stop: int) -> in
     at = scanner.offset
     if scanner.is_fresh:
         return at
-    # Not directly behind a problem, which may go on, and not where one still matters.
+    # Not directly after a problem, which may continue, and not where one still matters.
     for first, last, reach in reversed(problems):
         if last == at or first < at < reach:
             at = first
@@ -176,7 +176,7 @@ def _fed(scanner: FrameScanner, data: Stored, start: int, stop: int) -> Iterator
 
 @dataclass(slots=True)
 class PacketWalk:
-    """How far a packet capture has been looked through, to go on from there."""
+    """How far a packet capture has been walked, to continue from there."""
 
     position: int = 0
     state: Any = None
@@ -189,24 +189,24 @@ def packet_frontier(
     *,
     is_final: bool = False,
 ) -> int:
-    """How far a packet capture that grows can be read: to the end of its last whole record.
+    """How far a growing packet capture can be read: to the end of its last whole record.
 
     Args:
         path: a pcap or pcapng capture, not compressed.
         walk: where the last call ended; it is moved on.
         limit: about how many bytes are wanted at most, behind `walk`.
-        is_final: the capture does not grow any more, so that its last bytes count as they are.
+        is_final: the capture no longer grows, so its last bytes count as they are.
 
     Raises:
         SourceError: the file cannot be opened or read.
-        OptionError: it is no packet capture.
+        OptionError: it is not a packet capture.
     """
     size = Path(path).stat().st_size
     if size <= walk.position:
         return walk.position
     until = size if limit is None else walk.position + max(limit, 1)
     rows = load().Packets(_PACKETS)
-    needed = 0  # how far reading has to go behind damage
+    needed = 0  # how far beyond damage reading has to go
     while True:
         with _packets_in(path, walk.position, size, walk.state, until) as (reader, _):
             while not reader.is_done:
@@ -215,7 +215,7 @@ def packet_frontier(
                         continue
                     needed = max(needed, found.offset + found.length + _LOOKAHEAD)
                     if needed > size:
-                        # Not there as a whole yet, or more bytes may tell another story.
+                        # Not complete yet, or more bytes may change the result.
                         return walk.position
                 if reader.position >= needed:
                     walk.position, walk.state = reader.position, reader.state
@@ -236,12 +236,12 @@ def _packets_in(
             source.seek(start)
         reader = packet_reader(Window(source, base=start), load(), state, until)
         if reader is None:
-            raise SourceError("no pcap or pcapng capture any more", file=os.fspath(path))
+            raise SourceError("not a pcap or pcapng capture any more", file=os.fspath(path))
         yield reader, source
 
 
 class _Until(io.FileIO):
-    """A file that seems to end where it did when it was looked at."""
+    """A file that appears to end where it did when it was measured."""
 
     def __init__(self, path: str | os.PathLike[str], end: int) -> None:
         try:
@@ -261,7 +261,7 @@ class _Until(io.FileIO):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A capture, and up to where it is to be read."""
+    """A capture, and how far it is to be read."""
 
     path: str
     end: int
@@ -279,7 +279,7 @@ class _Place:
 
 
 class Follower:
-    """Reads captures that grow and follow each other, as far as it is told, in any steps."""
+    """Reads captures that grow and follow one another, as far as it is told, in any steps."""
 
     def __init__(
         self, settings: Settings, *, part: int = 0, parts: int = 1, workers: int = 1
@@ -301,7 +301,7 @@ class Follower:
 
     @property
     def positions(self) -> dict[str, int]:
-        """Where it is in every capture that it has begun to read."""
+        """How far it has read every capture that it has begun."""
         return {path: place.position for path, place in self._places.items() if place.position}
 
     @property
@@ -311,11 +311,11 @@ class Follower:
 
     @property
     def unfinished(self) -> dict[str, int]:
-        """What became so far of the bytes of streams that are open, after `advance`."""
+        """What became of the bytes of the streams still open, after `advance`."""
         return self._tabulator.unfinished
 
     def begin(self, path: str, position: int) -> None:
-        """Leave out what is before that place of a packet capture: the end of a record.
+        """Skip what is before that place of a packet capture, which is the end of a record.
 
         Raises:
             SourceError: the capture cannot be opened or read.
@@ -325,15 +325,15 @@ class Follower:
         self._places[path] = _Place(walk.position, walk.state)
 
     def close(self) -> None:
-        """It is not needed any more."""
+        """End its threads."""
         self._tabulator.stop()
 
     def can_reach(self, positions: Mapping[str, int]) -> bool:
-        """Whether it is nowhere behind these places."""
+        """Whether it has read no capture beyond these places."""
         return all(at <= positions.get(path, 0) for path, at in self.positions.items())
 
     def advance(self, steps: Iterable[Step]) -> Batches:
-        """Read on up to these places; give the rows that are certain then.
+        """Read on up to these places; return the rows that are certain then.
 
         Raises:
             SourceError: a capture cannot be opened or read.

@@ -1,7 +1,7 @@
 """Frames of any number of streams, gathered until there are enough to be decoded together.
 
-A record batch costs some time, however few rows it has. A capture may have a hundred thousand
-streams with a few frames each; so what they give is joined, and decoded as one.
+A record batch takes some time, however few rows it has. A capture may have a hundred thousand
+streams with a few frames each, so their frames are joined and decoded as one.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from wireloom.tabulate.accounting import Account
 __all__ = ["GROUP_BYTES", "FrameGroup", "Joined", "Segment", "StreamState", "join"]
 
 GROUP_BYTES: Final = 4 << 20
-"""Bytes of frames that are decoded together: some batches of fields, little memory."""
+"""Bytes of frames that are decoded together: a few batches of fields, little memory."""
 
 MAX_SEGMENTS: Final = 4096
-"""Pieces that are decoded together: a bound for what many small streams hold at a time."""
+"""Segments that are decoded together: bounds what many small streams hold."""
 
 _FEW: Final = 64
 """Numbers that are added faster one by one than by a call to Arrow."""
@@ -33,19 +33,19 @@ _FEW: Final = 64
 
 @dataclass(slots=True, eq=False)
 class StreamState:
-    """A stream as the tables know it, and what was counted of it so far."""
+    """A stream as the tables know it, and its account so far."""
 
     source: str
     name: str
     format: str | None = None
     account: Account = field(default_factory=Account)
     direction: Any = None
-    """Where bodies are told by others: its `wireloom.tabulate.connections.Direction`."""
+    """Its `wireloom.tabulate.connections.Direction`, if its bodies depend on earlier packets."""
 
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """Frames of one stream in a row, and what else there is of it to tell."""
+    """Consecutive frames of one stream, and the errors among them."""
 
     state: StreamState
     batch: FrameBatch | None
@@ -61,7 +61,7 @@ class Segment:
 
 @dataclass(slots=True, eq=False)
 class FrameGroup:
-    """Pieces to be decoded together, and what can be told only when they are."""
+    """Segments to be decoded together, and what is given out only after them."""
 
     segments: list[Segment] = field(default_factory=list)
     frames: int = 0
@@ -71,16 +71,16 @@ class FrameGroup:
     gaps: list[dict[str, Any]] = field(default_factory=list)
     """Rows of `gaps`."""
     ended: list[tuple[StreamState, Counts]] = field(default_factory=list)
-    """Streams of which nothing more comes."""
+    """Streams that have ended."""
 
     def is_full(self, frames: int) -> bool:
-        """Whether it is time to decode it, when so many frames are wanted."""
+        """Whether it is time to decode it, if that many frames are wanted."""
         return (
             self.frames >= frames or self.size >= GROUP_BYTES or len(self.segments) >= MAX_SEGMENTS
         )
 
     def add(self, segment: Segment) -> None:
-        """One more."""
+        """Add a segment."""
         self.segments.append(segment)
         self.frames += (segment.batch.count if segment.batch is not None else 0) + len(segment.rows)
         self.size += segment.size + sum(len(row["raw"]) for row in segment.rows)
@@ -108,7 +108,7 @@ class Joined:
 
 
 def join(segments: Sequence[Segment]) -> Joined:
-    """Pieces of one format, all with times or all without, as one batch; none is empty."""
+    """Segments of one format, all with times or all without, as one batch; none is empty."""
     batches = [segment.batch for segment in segments if segment.batch is not None]
     first, state = batches[0], segments[0].state
     bounds = [0]
@@ -145,7 +145,7 @@ def join(segments: Sequence[Segment]) -> Joined:
 
 
 def _added(numbers: memoryview, number: int) -> Any:
-    """The same 64-bit numbers, all a bit larger, in some buffer."""
+    """64-bit numbers, all increased by the same amount, in a new buffer."""
     if len(numbers) <= _FEW:
         return array("q", [each + number for each in numbers])
     found = pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)], 0)

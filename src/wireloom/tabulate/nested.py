@@ -1,4 +1,4 @@
-"""Payloads of packets that may be messages: where they lie, and what their rows are keyed by."""
+"""Payloads of packets that may be messages: where they are, and the keys of their rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FormatFrames:
         self._kernel = kernel
 
     def owner(self, index: int) -> Segment:
-        """The segment that a frame is of."""
+        """The segment that a frame belongs to."""
         return self.segments[bisect_right(self.joined.bounds, index) - 1]
 
     def key(self, index: int, offset: int, length: int) -> dict[str, Any]:
@@ -37,7 +37,7 @@ class FormatFrames:
         return key_row(state.source, state.name, offset, length, ts_ns)
 
     def by_segment(self, run: Payloads) -> Iterator[tuple[Segment, dict[str, Any]]]:
-        """Payloads by segment, as a decoder of messages is fed with them."""
+        """Payloads by segment, in the form that a decoder of messages takes."""
         joined, batch = self.joined, self.joined.batch
         count, frames = len(run.frames), _numbers(run.frames, "i")
         places, shift = joined.offsets, 0
@@ -85,7 +85,7 @@ def placed(
         places = memoryview(bytearray(8 * count)).cast("q")
         lengths = memoryview(bytearray(4 * count)).cast("i")
         if len(message_formats()) > len(walked_formats()):
-            # There are messages that the kernel does not know; the decoder tells them.
+            # There are messages that the kernel does not know; the decoder recognises them.
             found = 0
             for index, (start, size) in enumerate(zip(starts, sizes, strict=True)):
                 if size > 1:
@@ -119,14 +119,14 @@ def carried(index: int, message: Message) -> list[Payloads]:
 
 
 def shifted(run: Payloads, first: int) -> Payloads:
-    """The same payloads of frames that are counted from another one on."""
+    """The same payloads, with the frames counted from another one."""
     if not first:
         return run
     return run._replace(frames=[first + frame for frame in run.frames])
 
 
 def with_magic(batch: FrameBatch) -> Iterator[int]:
-    """The frames that have the magic of a message in them."""
+    """The frames that contain the magic of a message."""
     if not batch.count:
         return
     magics = [each.magic for each in map(get, names()) if each.kind == "message"]

@@ -101,14 +101,14 @@ class CaptureReader:
         self._is_live = is_live
         self._ended: list[Mapping[str, Any]] | None = None
         self.capture = self._capture
-        """What is read: its packets, and how far the reading is."""
+        """What is being read: its packets, and how far reading has got."""
         self.totals = Totals()
         """What became of all bytes of the streams that have ended, and of all problems so far."""
 
     # --- what is read
 
     def read(self, *, decode: bool = True) -> Iterator[Captured | Gap]:
-        """Everything, in the order in which it was captured and, in a stream, of its bytes.
+        """Everything, in the order of capture and, within a stream, of its bytes.
 
         Args:
             decode: whether frames get their message. One that is not a message of its format is
@@ -327,14 +327,14 @@ def open_capture(
         formats: which formats a stream may be in.
         ports: formats by TCP or UDP port, which need no detection.
         reassembly: limits of reassembly.
-        progress: told how far the reading is, from time to time.
+        progress: called from time to time with how far reading has got.
         on_wait: called before a pipe is waited for, so that what was read can be shown.
         options: of the formats, as for `wireloom.decode`; each goes to the formats that have it,
             and ``blaze.dialect`` to one of them (``**{"blaze.dialect": "2019"}``).
 
     Raises:
-        OptionError: an option that no format has, or a bad value of one.
-        UnknownProtocolError: no such format.
+        OptionError: no format has an option, or its value is bad.
+        UnknownProtocolError: there is no such format.
         SourceError: a model, dictionary or schema that an option names cannot be found or read.
     """
     if format is not None and formats is not None:
@@ -352,7 +352,7 @@ def open_capture(
     reader = CaptureReader(sources, settings, options, progress=progress, on_wait=on_wait)
     for name in allowed or names():
         if options_of(get(name), options):
-            reader.codec(name)  # a bad value is an error now, and not in the middle of a capture
+            reader.codec(name)  # a bad value is an error now, not in the middle of a capture
     return reader
 
 
@@ -360,10 +360,10 @@ _COMMON = frozenset(option.name for option in COMMON_OPTIONS)
 
 
 def _check(options: Mapping[str, Any]) -> None:
-    """Whether there is a format for every option.
+    """Check that there is a format for every option.
 
     Raises:
-        OptionError: there is none.
+        OptionError: there is none for one of them.
     """
     for name, value in options.items():
         prefix, dot, own = name.rpartition(".")

@@ -38,12 +38,12 @@ from wireloom.tabulate.tabulator import Batches, Tabulator
 __all__ = ["RangeTabulator", "resolved", "splittable", "tabulate", "tabulate_range"]
 
 _SAMPLE_ROWS: Final = 4096
-"""Rows of a batch of fields that types of wide columns are taken from."""
+"""Rows of `fields` per batch when the types of wide columns are inferred."""
 _SAMPLE_BATCHES: Final = 2
 _MOST_BATCHES: Final = 256
-"""Batches that are looked through for a field that the first do not have: 16 million fields."""
+"""Batches searched for a field that the first ones do not have: 16 million fields."""
 _PIPE_SAMPLE: Final = 1 << 18
-"""Bytes of a pipe that are waited for, to tell types."""
+"""Bytes of a pipe that are waited for, to infer types."""
 
 Report = Callable[[Progress], None]
 
@@ -63,7 +63,7 @@ def tabulate(
         sources: paths or open binary files, in the order in which they were captured.
         settings: what is wanted.
         workers: threads that decode. The rows are the same for any number.
-        progress: told how far the reading is, from time to time.
+        progress: called from time to time with how far reading has got.
         totals: where to count what becomes of every byte.
         options: changes to the settings, as for `Settings.changed`.
 
@@ -117,7 +117,7 @@ def _tabulate(
 
 
 def splittable(source: Source, settings: Settings) -> bool:
-    """Whether a capture can be read in ranges: raw, not packed, and nothing depends on before.
+    """Whether a capture can be read in ranges: raw, not packed, and no range depends on others.
 
     Raises:
         SourceError: the file cannot be opened or read.
@@ -126,7 +126,7 @@ def splittable(source: Source, settings: Settings) -> bool:
 
 
 def _raw_path(source: Source, settings: Settings) -> Path | None:
-    """The path of a raw capture that can be split; None if it is none."""
+    """The path of a raw capture that can be split; None if it cannot."""
     if not isinstance(source, (str, os.PathLike)):
         return None
     path = Path(source)
@@ -138,12 +138,12 @@ def _raw_path(source: Source, settings: Settings) -> Path | None:
     if is_pcap(head[:size]) or is_pcapng(head[:size]):
         return None
     if told_formats(settings):
-        return None  # bodies are read with what the stream told before
+        return None  # bodies depend on what came before them in the stream
     return path
 
 
 class _RangeDecoder:
-    """Decodes frames of one raw capture, which is there as a whole; for one worker at a time."""
+    """Decodes frames of one raw capture with random access; for one worker at a time."""
 
     def __init__(self, name: str, settings: Settings, format: str | None, kernel: Any) -> None:
         self._decoder = GroupDecoder(settings, kernel=kernel)
@@ -162,7 +162,7 @@ class _RangeDecoder:
         return made
 
     def decode(self) -> Decoded:
-        """The rows of what the reader has given since the last time."""
+        """The rows of what the reader has given since the last call."""
         group, self._group = self._group, FrameGroup()
         made = self._decoder.decode(group)
         for state, frames, size in made.refused:
@@ -257,17 +257,17 @@ class RangeTabulator:
         self.start = first
         """Where the rows begin, once `batches` has been iterated."""
         self.end = last
-        """Where they end: the true seams."""
+        """Where they end. Both are true seams."""
         self.totals = Totals()
-        """What became of the bytes between these."""
+        """What became of the bytes between the two."""
 
     def batches(self) -> Batches:
         """The tables of the records that begin in the range.
 
-        `accounting` has the bytes of the range, so that its numbers are to be added up.
+        `accounting` has the bytes of the range: add up the rows of all ranges.
 
         Raises:
-            OptionError: the capture is none that can be split.
+            OptionError: the capture cannot be split.
             SourceError: it cannot be opened, or becomes shorter while it is read.
             DecodeError: something cannot be read, in the mode ``failfast``.
         """
@@ -330,10 +330,10 @@ def tabulate_range(
 ) -> RangeTabulator:
     """The tables of a part of a raw capture, so that several processes can share one file.
 
-    Reading begins at the first chain of frames behind `first`, and goes on behind `last` until
-    nothing before matters any more. If each part ends where the next one has begun, all parts
+    Reading begins at the first chain of frames after `first`, and continues past `last` until
+    nothing before matters any more. If each part ends where the next one began, all parts
     together are what one pass gives. Where they do not, read from the end of the one to the start
-    of the other, with `is_seam`, and go on with that part's end.
+    of the other, with `is_seam`, and continue from where that ends.
 
     Args:
         source: the path of a capture for which `splittable` is true.
@@ -351,9 +351,9 @@ def tabulate_range(
 def resolved(settings: Settings, sources: Iterable[Source]) -> Settings:
     """The same settings with everything that workers need in them.
 
-    Files that they name are read. Wide columns without a type get that of the first values that
-    the sources have, messages in messages included, else that of the dictionary. Open files are
-    read from where they are, and are there again afterwards; pipes are not looked into.
+    Files that they name are read. Wide columns without a type get that of the first values in the
+    sources, nested messages included, else that of the dictionary. Open files are read from their
+    current position, which is restored afterwards; pipes are not looked into.
 
     Raises:
         SourceError: a file cannot be opened or read.
@@ -362,7 +362,7 @@ def resolved(settings: Settings, sources: Iterable[Source]) -> Settings:
 
 
 def sampled(settings: Settings, sources: Iterable[Source]) -> tuple[Settings, list[Source]]:
-    """The same for any sources, and these again: the start of a pipe is read, and given back.
+    """The same for any sources; returns them, too, as the start of a pipe is read and put back.
 
     Raises:
         SourceError: a file cannot be opened or read.
@@ -395,7 +395,7 @@ def _resolved(settings: Settings, samples: list[Source]) -> Settings:
 
 
 def _types_in(settings: Settings, sources: list[Source], names: set[str]) -> dict[str, str]:
-    """Types of some fields, judged by the first rows, and where need be by many more."""
+    """Types of some fields, judged by the first rows, and by many more if necessary."""
     wanted = [name for name in table("fields").names if name not in ("source", "stream", "ts")]
     sample = dataclasses.replace(
         settings,
@@ -415,7 +415,7 @@ def _types_in(settings: Settings, sources: list[Source], names: set[str]) -> dic
         part = batch.set_column(at, "value_time", batch.column(at).view("int64"))
         own = pc.is_in(part.column("name").cast(pa.string()), value_set=chosen)
         found.add(part.filter(own).slice(0, _SAMPLE_ROWS).to_pylist())
-        # A field that is rare is looked for longer, so that its column is not all nulls.
+        # A rare field is searched for longer, so that its column is not all nulls.
         if turn + 1 >= (_SAMPLE_BATCHES if names <= found.types.keys() else _MOST_BATCHES):
             break
     cast("Any", batches).close()
@@ -444,7 +444,7 @@ def _head(source: BinaryIO) -> bytes:
 
 
 class _Again(io.RawIOBase):
-    """A pipe whose first bytes have been read, from its start."""
+    """A pipe whose first bytes were read already; reading starts with them again."""
 
     def __init__(self, head: bytes, source: BinaryIO) -> None:
         self.name = getattr(source, "name", "<file>")
@@ -452,11 +452,11 @@ class _Again(io.RawIOBase):
         self._source = source
 
     def readable(self) -> bool:
-        """Yes."""
+        """True: it can only be read."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """What is there, at most as much as the buffer holds."""
+        """Read what is available, at most as much as the buffer holds."""
         size = len(buffer)
         if self._head:
             data, self._head = self._head[:size], self._head[size:]

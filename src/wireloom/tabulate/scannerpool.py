@@ -16,7 +16,7 @@ _MAX_IDLE: Final = 64
 """Scanners kept for the next stream, for each format."""
 
 _EARLY: Final = (64, 128, 256, 512, 1024, 2048)
-"""Bytes after which the format of a live stream is looked for; what is not sure then waits."""
+"""Bytes after which the format of a live stream is first decided; if uncertain, it waits."""
 
 
 class ScannerPool:
@@ -37,26 +37,26 @@ class ScannerPool:
             settings: how streams are read.
             kernel: which kernel scans.
             put: takes the segments.
-            options: of a format, for its scanner; those of the settings when left out.
+            options: gives a format's options for its scanner; by default those of the settings.
             is_live: whether somebody waits for the first frames.
         """
         self.kernel = kernel
         self.put = put
         self.detector = Detector(settings, self.scanner)
         self.looks = (*_EARLY, FIRST_LOOK, PREFIX) if is_live else (FIRST_LOOK, PREFIX)
-        """After how many bytes a stream's format is looked for."""
+        """After how many bytes a stream's format is first decided."""
         self._options = settings.packet_options if options is None else options
         self._settings = settings
         self._idle: dict[str, list[FrameScanner]] = {}
 
     def borrow(self, format: str) -> FrameScanner:
-        """A scanner that nobody uses; it is to begin with `FrameScanner.scan_part`."""
+        """A scanner that is not in use; start it with `FrameScanner.scan_part`."""
         idle = self._idle.get(format)
         return idle.pop() if idle else self.scanner(format)
 
     def give_back(self, scanner: FrameScanner) -> None:
-        """It is not needed any more."""
-        scanner.restart()  # lets go of what it held
+        """Take back a scanner."""
+        scanner.restart()  # releases what it held
         idle = self._idle.setdefault(scanner.format, [])
         if len(idle) < _MAX_IDLE:
             idle.append(scanner)

@@ -1,4 +1,4 @@
-"""What to make of captures: which tables and columns, how strictly, with which dictionaries."""
+"""How captures become tables: which tables and columns, how strictly, with which dictionaries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from wireloom.wire import DEFAULT_LIMITS, Limits
 __all__ = ["MODES", "TABLES", "Mode", "Settings"]
 
 TABLES: Final = table_names()
-"""The tables that are given when none are named."""
+"""The tables that are made when none are named."""
 
 Mode = Literal["permissive", "failfast", "dropmalformed"]
 MODES: Final = ("permissive", "failfast", "dropmalformed")
@@ -34,14 +34,14 @@ class Settings:
     """How captures become tables; it can be sent to workers.
 
     Raises:
-        OptionError: a value cannot be used; raised when it is made.
+        OptionError: a value cannot be used; raised on creation.
         SourceError: a dictionary, model or schema cannot be found or read.
     """
 
     tables: tuple[str, ...] = field(default_factory=table_names)
     """Those that are wanted; ``wide`` goes with `columns`."""
     formats: tuple[str, ...] | None = None
-    """Which formats streams may be in; with one only, every stream is. None: all."""
+    """Formats that streams may be in; if there is only one, nothing is detected. None: all."""
     ports: Mapping[int, str] = field(default_factory=dict)
     """Formats by TCP or UDP port, which need no detection."""
     columns: tuple[str, ...] | None = None
@@ -50,21 +50,21 @@ class Settings:
     """Columns that are wanted of a table; all of a table that is not named."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the formats, spelled as in `wireloom.options`: ``model``, ``blaze.model``. They
-    are kept with the names of the formats."""
+    are stored under their full names."""
     strict: bool = False
     """Refuse what a tolerant reader lets pass; slow, since every frame is read twice."""
     mode: Mode = "permissive"
-    """What becomes of what cannot be read: rows in ``errors``; an exception; or only counts."""
+    """What happens when something cannot be read: a row in ``errors``, an exception, or a count."""
     include_raw: bool = False
-    """Whether ``frames.raw`` has the frames' bytes; else it is null."""
+    """Whether ``frames.raw`` has the bytes of frames; otherwise it is null."""
     nested: bool = True
-    """Whether messages inside of messages and packets get rows."""
+    """Whether messages inside messages and packets get rows."""
     limits: Limits = DEFAULT_LIMITS
     reassembly: ReassemblyLimits = field(default_factory=ReassemblyLimits)
     batch_rows: int = 1 << 16
     """About how many rows a record batch has."""
     _loaded: Mapping[str, dict[str, Any]] = field(init=False, repr=False, compare=False)
-    """The options by format, with what they name."""
+    """The options by format, with the files that they name read."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tables", _texts("tables", self.tables))
@@ -138,7 +138,7 @@ class Settings:
 
     @property
     def choice(self) -> Choice | None:
-        """The columns of ``wide`` with their types; what has none becomes text."""
+        """The columns of ``wide`` with their types; those without one become text."""
         if self.columns is None:
             return None
         wanted = self.select.get("wide")
@@ -146,12 +146,12 @@ class Settings:
         if wanted is None:
             return given
         pairs = list(zip(given.names, given.types, strict=True))
-        # A wide table without any field would not be made at all.
+        # Without any field there would be no wide table at all.
         kept = [pair for pair in pairs if pair[0] in wanted] or pairs[:1]
         return Choice(tuple(name for name, _ in kept), tuple(type for _, type in kept))
 
     def table(self, name: str) -> Table:
-        """What the batches of a table hold under these settings.
+        """The schema of a table's batches under these settings.
 
         Raises:
             OptionError: there is no such table or column.
@@ -163,11 +163,11 @@ class Settings:
         return table(name).select(self.select.get(name))
 
     def format_options(self, format: str) -> dict[str, Any]:
-        """The options of a format that were given, with what they name."""
+        """The given options of a format, with the files that they name read."""
         return dict(self._loaded.get(format, {}))
 
     def packet_options(self, format: str) -> dict[str, Any]:
-        """The same without those of the bodies in its packets."""
+        """The same without those for the bodies in its packets."""
         bodily = get(format).columns().body_options
         found = self.format_options(format)
         return {name: value for name, value in found.items() if name not in bodily}
@@ -198,7 +198,7 @@ class Settings:
         return dataclasses.replace(self, **changes) if changes else self
 
     def field_types(self) -> dict[str, str]:
-        """Types of wide columns by field, as far as dictionaries know them."""
+        """Types of wide columns by field, as far as dictionaries have them."""
         found: dict[str, str] = {}
         for each in map(get, names()):
             if each.columns().knows_fields:
@@ -248,10 +248,10 @@ def _table_options() -> list[str]:
 
 
 def _check_name(name: str) -> None:
-    """Whether there is an option of that name, which is no setting.
+    """Check that a name that is not a setting is an option of a format.
 
     Raises:
-        OptionError: there is none.
+        OptionError: it is not.
     """
     known = _table_options()
     if name not in known and name not in (each.partition(".")[2] for each in known):
@@ -279,7 +279,7 @@ def _texts(name: str, value: object) -> tuple[str, ...]:
 
 
 def _list(name: str, text: str) -> tuple[str, ...]:
-    """Parts between commas, but not those inside of parentheses."""
+    """Splits at commas, except those inside parentheses."""
     found = (part.strip() for part in re.split(r",(?![^(]*\))", text))
     return tuple(dict.fromkeys(part for part in found if part))
 

@@ -1,8 +1,8 @@
-"""One stream: bytes → segments of frames with their times; holes, and what is no frame.
+"""One stream: bytes → segments of frames with their times; holes, and what is not a frame.
 
-A capture may have very many streams at a time. Between two events a stream keeps the bytes of the
-frame that is not complete yet, and nothing else; it has a scanner of its own only while it is in
-the middle of damage or of a large frame.
+A capture may have very many streams at a time. Between two events a stream keeps the bytes of its
+unfinished frame, and nothing else; it has a scanner of its own only in the middle of damage or of a
+large frame.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from wireloom.tabulate.scannerpool import ScannerPool
 __all__ = ["UNKNOWN_BYTES", "StreamReader", "error_row"]
 
 UNKNOWN_BYTES: Final = 64 << 10
-"""Most bytes of a row of `errors` for a stream of no known format."""
+"""Most bytes in a row of `errors` for a stream of unknown format."""
 
 _SMALL: Final = 4 << 10
 """Bytes of an incomplete frame that are scanned again rather than keeping a scanner for them."""
@@ -44,7 +44,7 @@ _NO_MARKS: Final = memoryview(b"").cast("q")
 def error_row(
     source: str, stream: str, offset: int, length: int, ts_ns: int | None, **more: Any
 ) -> dict[str, Any]:
-    """A row of `errors`; a time that is none is left out."""
+    """A row of `errors`; a missing time is left out."""
     known = None if ts_ns == NO_TIME else ts_ns
     return key_row(source, stream, offset, length, known) | more
 
@@ -82,28 +82,28 @@ class StreamReader:
         self._times: Any = _NO_MARKS
         self._scanner: FrameScanner | None = None
         self._behind = -1  # where the last hole ended
-        self._later: list[dict[str, Any]] | None = None  # rows that belong behind what waits
+        self._later: list[dict[str, Any]] | None = None  # rows that come after what waits
         self._tail: Problem | None = None  # the end of the last datagram, which a hole may have cut
         self._captured = self._missing = 0
-        self._looked = 0  # bytes that were looked at and told no format
+        self._looked = 0  # bytes that were looked at without finding a format
         format = scanners.detector.by_port(stream.src_port, stream.dst_port)
         self._is_known = format is not None
         self.state.format = format
 
     @property
     def undecided(self) -> int:
-        """Bytes that wait until it is known which format they are."""
+        """Bytes that wait until their format is known."""
         return 0 if self._is_known else len(self._rest)
 
     @property
     def counts(self) -> Counts:
-        """What came so far, for those who end before the capture does."""
+        """What has come so far, in case reading ends before the capture does."""
         return Counts(captured=self._captured, missing=self._missing)
 
     # --- events
 
     def data(self, event: StreamData) -> None:
-        """More bytes."""
+        """Take more bytes of the stream."""
         self._captured += len(event.data)
         if self._is_known:
             self._go_on(event)
@@ -124,7 +124,7 @@ class StreamReader:
             self._release()
 
     def look(self) -> None:
-        """Give away what is complete by now, however little came since the last batch."""
+        """Give out what is complete by now, however little came since the last batch."""
         scanner = self._scanner
         if scanner is not None:
             for batch in scanner.look():
@@ -132,10 +132,9 @@ class StreamReader:
             self._after(scanner)
 
     def glance(self, format: str) -> Iterator[Segment]:
-        """Frames of a format in what waits: for more bytes, or for the format to be known.
+        """Frames of a format among the bytes that wait: for more, or for the format to be known.
 
-        They may turn out to be something else, and will be given away in any case when it is their
-        time.
+        They may turn out to be something else, and will be given out in their turn anyway.
         """
         is_other = self._is_known and self.state.format != format
         if is_other or self._is_udp or not self._rest or self._scanner is not None:
@@ -153,10 +152,10 @@ class StreamReader:
         self._finish(event.offset)
         self._behind = event.offset + event.length
         if self.state.format is None and self._looked < PREFIX:
-            self._is_known = False  # what is behind the hole may tell more
+            self._is_known = False  # what comes after the hole may show the format
 
     def dropped(self, event: Dropped) -> None:
-        """Bytes that are no part of the stream."""
+        """Bytes that were not used for the stream."""
         self._captured += len(event.data)
         self.state.account.quarantined += len(event.data)
         row = self._row(
@@ -174,14 +173,14 @@ class StreamReader:
         self._tell_later(self._at if is_waiting else None)
 
     def suspect(self, event: Suspect) -> None:
-        """Bytes that come next are probably damaged; they are read nevertheless."""
+        """The next bytes are probably damaged; they are read nevertheless."""
         why = {"layer": "stream", "code": "suspect", "reason": _SUSPECT, "field": ""}
         row = self._row(event.offset, b"", event.ts_ns, failed_at=event.offset, **why)
         row["frame_length"] = min(event.length, (1 << 31) - 1)
         self._later = [*(self._later or ()), row]
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """The stream has ended."""
         self.decide()
         self._finish(None)
         self._tell_later(None)
@@ -198,7 +197,7 @@ class StreamReader:
         self._mark(event, keep=True)
 
     def _decide(self, size: int | None) -> bool:
-        """Look at the first bytes; whether the format is then known, or known to be unknown."""
+        """Look at the first bytes; True if that settles the format, even as unknown."""
         is_last = size is None or size >= PREFIX
         data, starts = bytes(self._rest[:size]), None
         if self._is_udp:
@@ -225,7 +224,7 @@ class StreamReader:
     # --- frames
 
     def _go_on(self, event: StreamData) -> None:
-        """More bytes of a known format, or of one that is known to be unknown."""
+        """More bytes, after the format was settled: a known one, or none."""
         scanner = self._scanner
         if scanner is not None:
             self._mark(event, keep=True)
@@ -251,7 +250,7 @@ class StreamReader:
             self._scan(event.data, event.offset)
 
     def _scan(self, data: bytes | memoryview, offset: int) -> None:
-        """Bytes from a place on before which nothing matters."""
+        """Bytes from a place where nothing before matters."""
         assert self.state.format is not None
         scanner = self._scanners.borrow(self.state.format)
         for batch in scanner.scan_part(data, offset):
@@ -296,11 +295,11 @@ class StreamReader:
         self._marks = self._times = _NO_MARKS
 
     def emit(self, batch: FrameBatch, hole: int | None = None) -> None:
-        """Give a batch away: as one segment, unless times are known of a part of it only.
+        """Give out a batch: as one segment, unless times are known for only a part of it.
 
         Args:
             batch: frames of this stream.
-            hole: where a hole begins behind them.
+            hole: where a hole begins after them.
         """
         state = self.state
         account = state.account
@@ -338,7 +337,7 @@ class StreamReader:
         return error_row(*key, format=state.format, raw=data, **more)
 
     def _problem(self, problem: Problem, hole: int | None) -> dict[str, Any]:
-        """The row of bytes that are no frame."""
+        """The row for bytes that are not a frame."""
         offset, size, account = problem.offset, len(problem.data), self.state.account
         is_tail = offset == self._behind
         is_head = hole is not None and offset + size == hole and problem.code in CUT
@@ -364,7 +363,7 @@ class StreamReader:
             self._later = [row for row in rows if row["frame_offset"] > offset]
 
     def unknown(self, data: bytes, offset: int, *, least: int = UNKNOWN_BYTES) -> None:
-        """Bytes that nobody can read, in segments; fewer than `least` are kept."""
+        """Bytes of no known format, in segments; fewer than `least` are kept."""
         rows, at = [], 0
         while len(data) - at >= least:
             raw = data[at : at + UNKNOWN_BYTES]
@@ -397,7 +396,7 @@ class StreamReader:
         other = batches[-1].others[-1] if batches and batches[-1].others else None
         end = offset + len(data)
         if isinstance(other, Problem) and other.code in CUT and other.offset + other.length == end:
-            # If the packet was cut, the hole is told of next.
+            # If the packet was cut, the hole is the next event.
             batches[-1].others.pop()
             self._tail = other
         for batch in batches:
@@ -408,7 +407,7 @@ class StreamReader:
         self._tell_later(None)
 
     def _settle(self, hole: int | None) -> None:
-        """Tell of the end of the last datagram."""
+        """Give out the end of the last datagram."""
         tail, self._tail = self._tail, None
         assert tail is not None
         self._scanners.put(Segment(self.state, None, None, [self._problem(tail, hole)], 0))
@@ -416,7 +415,7 @@ class StreamReader:
     # --- times
 
     def _mark(self, event: StreamData, *, keep: bool) -> None:
-        """Where packets start; those that are known already are kept if there are bytes of them."""
+        """Note where packets start; earlier ones are kept while there are bytes of them."""
         if not keep:
             self._marks, self._times = event.mark_offsets, event.mark_times
         elif len(event.mark_offsets):
@@ -426,7 +425,7 @@ class StreamReader:
             self._times.frombytes(event.mark_times.cast("B"))
 
     def _times_of(self, batch: FrameBatch) -> memoryview | None:
-        """The times of some frames; None if nothing is known of them."""
+        """The times of some frames; None if they are not known."""
         if not batch.count or not len(self._marks):
             return None
         times = memoryview(bytearray(8 * batch.count)).cast("q")
@@ -450,10 +449,10 @@ _CUT_BY_HOLE: Final = "a hole in the capture cuts the frame"
 _SUSPECT: Final = "the bytes have a bad checksum, where those of others are good"
 _UNKNOWN: Final = "no format was recognised on this stream"
 _DROPPED: Final = {
-    "stray": "bytes far away from what the stream expects",
+    "stray": "bytes far from what the stream expects",
     "checksum": "a segment whose checksum is wrong",
     "before_start": "bytes before the start of the stream",
-    "late": "bytes for a hole that was given up already",
+    "late": "bytes for a hole that had been given up",
     "conflict": "a copy with a good checksum of bytes that were read with a bad one",
 }
 
@@ -470,8 +469,8 @@ def _total(lengths: memoryview) -> int:
 def _fits(batches: list[FrameBatch], marks: Any, offset: int) -> bool:
     """Whether frames begin where datagrams do, and nothing else is between.
 
-    Then each datagram by itself has the same frames: what decides about a frame is in it, or is the
-    header behind it, and where nothing is behind it less is asked for.
+    Then each datagram by itself has the same frames: a frame is decided by its own bytes or by the
+    header after it, and where nothing comes after it, less is required.
     """
     if any(batch.others for batch in batches):
         return False
@@ -483,7 +482,7 @@ def _fits(batches: list[FrameBatch], marks: Any, offset: int) -> bool:
 
 
 def _runs(times: memoryview) -> Iterator[tuple[int, int, bool]]:
-    """Where times are known, and where not."""
+    """The runs of frames with known times, and those without."""
     first = 0
     for is_timed, group in groupby(times, lambda ts_ns: ts_ns != NO_TIME):
         last = first + sum(1 for _ in group)

@@ -1,7 +1,7 @@
 """The open streams of a capture: events in, frames and rows of `errors` out, in groups.
 
-This is the one loop that reads captures. `Tabulator` decodes its groups to record batches, and
-`wireloom.open_capture` to objects.
+This is the only loop that reads captures. `Tabulator` decodes its groups into record batches,
+`wireloom.open_capture` into objects.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from wireloom.tabulate.streams import StreamReader, error_row
 __all__ = ["StreamTable"]
 
 MAX_UNDECIDED: Final = 64 << 20
-"""Bytes of streams whose format is not known yet; above that it is decided with what there is."""
+"""Bytes of streams whose format is not known yet; beyond that, formats are decided at once."""
 
 
 class StreamTable:
@@ -39,7 +39,7 @@ class StreamTable:
         """No stream is open.
 
         Args:
-            make_scanners: what the streams share, given where their segments go.
+            make_scanners: makes what the streams share, given the function that takes segments.
         """
         self._scanners = make_scanners(self._put)
         self._streams: dict[int, StreamReader] = {}
@@ -75,12 +75,12 @@ class StreamTable:
             self._damage(event)
 
     def take(self) -> FrameGroup:
-        """What was read since the last time."""
+        """What was read since the last call; it is removed here."""
         group, self.group = self.group, FrameGroup()
         return group
 
     def look(self) -> None:
-        """Have all streams give away what is complete by now."""
+        """Have all streams give out what is complete by now."""
         for reader in self._streams.values():
             reader.look()
 
@@ -92,7 +92,7 @@ class StreamTable:
         self._streams.clear()
 
     def reader(self, stream: Stream) -> StreamReader:
-        """The reader of a stream, which is made when it is first asked for."""
+        """The reader of a stream, made on first use."""
         reader = self._streams.get(stream.number)
         if reader is None:
             reader = self._streams[stream.number] = StreamReader(stream, self._scanners)

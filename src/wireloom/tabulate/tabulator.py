@@ -63,8 +63,8 @@ class Tabulator:
         self._connections: Connections | None = None
         if told_formats(settings):
             self._connections = Connections(settings, self._kernel)
-        self._bytes: object = None  # what the data of the last events lies in
-        self._settled = 0  # segments of the group of which it is known what their bodies are
+        self._bytes: object = None  # the buffer that holds the data of the last events
+        self._settled = 0  # segments of the group whose bodies are identified
         self._touched: dict[int, StreamReader] = {}
         self._streams = StreamTable(lambda put: ScannerPool(settings, self._kernel, put))
         self._collector = Collector(settings)
@@ -76,7 +76,7 @@ class Tabulator:
     # --- events
 
     def feed(self, event: Event) -> Batches:
-        """Take the next event; give the batches that are complete.
+        """Take the next event; return the batches that are complete.
 
         Raises:
             DecodeError: something cannot be read, in the mode ``failfast``.
@@ -100,8 +100,8 @@ class Tabulator:
     def flush(self) -> Batches:
         """Everything that is certain by now; streams stay open.
 
-        All that was given out so far then depends on the captured bytes alone, not on the segments
-        in which they came.
+        Everything given out so far then depends on the captured bytes alone, not on the segments in
+        which they came.
 
         Raises:
             DecodeError: something cannot be read, in the mode ``failfast``.
@@ -115,8 +115,8 @@ class Tabulator:
     def unfinished(self) -> dict[str, int]:
         """The sums over the streams that are open, after `flush`.
 
-        ``waiting`` are bytes of which nothing was told yet; bytes that were captured twice, or are
-        held behind a hole, are not among them.
+        ``waiting`` counts bytes that are in no row yet, but not those that were captured twice or
+        are held behind a hole.
         """
         found = dict.fromkeys(("streams", "decoded", "quarantined", "gap", "waiting", "frames"), 0)
         for reader in self._streams:
@@ -143,7 +143,7 @@ class Tabulator:
             self.stop()
 
     def accept(self, group: FrameGroup, made: Decoded) -> Batches:
-        """What others have decoded, as if it were decoded here."""
+        """Add what others have decoded, as if it were decoded here."""
         self._waiting.append((group, made))
         yield from self._finished(0)
 
@@ -152,14 +152,14 @@ class Tabulator:
         if self._pool is not None:
             self._pool.close()
 
-    # --- Blaze bodies
+    # --- bodies
 
     def _next(self, event: StreamData | Damage) -> Batches:
         """Before an event: whether everything that was captured together has come.
 
-        What one direction of a connection asks for may come after what the other one answers, since
-        packets that are captured together come stream by stream. Their data lies in one buffer, so
-        that another buffer tells that all have come. No group ends before.
+        A request in one direction of a connection may come after its answer in the other, since
+        packets that are captured together come stream by stream. Their data is in one buffer, so
+        a new buffer means that all have come. No group ends before.
         """
         buffer = event.data.obj if isinstance(event, StreamData) else None
         if buffer is not self._bytes or buffer is None:
@@ -171,7 +171,7 @@ class Tabulator:
             self._touched[event.stream.number] = self._streams.reader(event.stream)
 
     def _settle(self) -> None:
-        """Find out what the bodies are that have come."""
+        """Identify the bodies that have come."""
         if self._connections is None:
             return
         formats = self._connections.formats
@@ -193,7 +193,7 @@ class Tabulator:
     # --- rows
 
     def _decode(self) -> Batches:
-        """Have the group decoded, by a worker if there are some."""
+        """Have the group decoded, by a worker if there are any."""
         self._settle()
         group = self._streams.take()
         self._settled = 0
@@ -207,7 +207,7 @@ class Tabulator:
         yield from self._finished(limit)
 
     def _finished(self, most: int) -> Batches:
-        """Take over what is decoded, in order, until so many are left that are not."""
+        """Take decoded groups, in order, until at most `most` are pending."""
         while self._waiting:
             group, made = self._waiting[0]
             if isinstance(made, Future):
@@ -219,7 +219,7 @@ class Tabulator:
                 state.account.refuse(frames, size)
             batches = made.batches
             batches.reverse()
-            while batches:  # those that were given out are not kept
+            while batches:  # rows that were given out are not kept
                 yield from self._counted(self._collector.add(*batches.pop()))
             yield from self._small(group, made.errors)
 
@@ -261,7 +261,7 @@ class _Pool:
         self._pool = ThreadPoolExecutor(workers)
         self._own = local()
         self.most = workers + 1
-        """Lots that may be on their way."""
+        """Groups that may be in flight."""
 
     def submit(self, group: FrameGroup) -> Future[Decoded]:
         return self._pool.submit(self._decode, group)

@@ -1,7 +1,7 @@
-"""Tables made of tables: dialogues, sockets, images and bars, in plain Spark.
+"""Tables derived from tables: dialogues, sockets, images and bars, in plain Spark.
 
 Each is a function of the base tables and a declaration of its columns, one module each. `derive`
-gives one as a data frame; `wireloom.spark.derived.store` keeps them in a lake.
+returns one as a data frame; `wireloom.spark.derived.store` keeps them in a lake.
 
 >>> derived_names()[0]
 'blaze_transactions'
@@ -45,7 +45,7 @@ class Recipe:
     needs: str
     """The base table without which there is nothing to make."""
     uses: tuple[str, ...] = ()
-    """Base tables that it looks at as well, if there are such."""
+    """Base tables that it also uses, if they exist."""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -106,14 +106,14 @@ def derive(name: str, tables: Tables | Lake | str | os.PathLike[str], **options:
     Args:
         name: one of `derived_names`.
         tables: a lake or its folder, which the active session reads; or the base tables: a mapping
-            of names, or a function that gives the table of a name. `gaps` and `errors` may be
+            by name, or a function that returns the table of a name. `gaps` and `errors` may be
             missing in a mapping; then nothing is doubtful or stale.
         options: those of the table's own function.
 
     Raises:
         OptionError: there is no such table or option, or a base table is missing.
         LakeError: there is no such lake.
-        StateError: Spark is not running, and so cannot read a lake.
+        StateError: a lake was given, but Spark is not running.
     """
     found = recipe(name)
     known = found.options
@@ -130,7 +130,7 @@ def derive(name: str, tables: Tables | Lake | str | os.PathLike[str], **options:
 
 
 def tables_of(spark: SparkSession, lake: Lake | str | os.PathLike[str]) -> Tables:
-    """The tables of a lake; those that it does not have, because nothing was in them, are empty.
+    """The tables of a lake; one that it does not have, because it had no rows, is empty.
 
     Raises:
         LakeError: there is no such lake.

@@ -23,13 +23,13 @@ __all__ = ["TABLE", "bars"]
 
 TABLE: Final = Table(
     "bars",
-    "one interval in which a subject was traded, as one stream tells it",
+    "one interval in which a subject was traded, in one stream",
     (
         SOURCE,
         STREAM,
         Column("subject", "name", "what was traded"),
         Column("ts", "timestamp", "start of the interval"),
-        Column("until", "timestamp", "end of the interval, which is no part of it"),
+        Column("until", "timestamp", "end of the interval, exclusive"),
         Column("open", "decimal", "first price"),
         Column("high", "decimal", "highest price"),
         Column("low", "decimal", "lowest price"),
@@ -66,13 +66,13 @@ def bars(
 ) -> DataFrame:
     """Bars of the trades in `fields`.
 
-    An update with a price is a trade; a refresh repeats what was, a correction is no trade. The
-    order is that of the stream's bytes, the interval that of the capture time; messages without one
-    are left out.
+    An update with a price is a trade; a refresh only repeats one, and a correction is not a trade.
+    The order is that of the stream's bytes, the interval that of the capture time; messages without
+    one are left out.
 
     Args:
         tables: `fields`.
-        interval: how long, as Spark writes it: ``10 seconds``, ``1 hour``.
+        interval: its length, as Spark writes it: ``10 seconds``, ``1 hour``.
         price: the field with the price.
         volume: the field with the volume.
         subject_fields: see `wireloom.spark.derived.market.SUBJECT_FIELDS`.

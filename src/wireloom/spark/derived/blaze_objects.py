@@ -36,8 +36,8 @@ TABLE: Final = Table(
         Column("state", "kind", "live; stale: holes since its last whole image; deleted"),
         Column("is_complete", "bool", "a whole image was seen, and not only changes"),
         Column("updated_ns", "i64", "time of its last event"),
-        Column("updated_offset", "i64", "where that event stands in the stream"),
-        Column("image_offset", "i64", "where its last whole image stands in the stream"),
+        Column("updated_offset", "i64", "offset of that event in the stream"),
+        Column("image_offset", "i64", "offset of its last whole image in the stream"),
         Column("tmstmp0", "i64", "version: Unix seconds of its last change"),
         Column("tmstmp1", "i64", "version: counter inside that second"),
         Column("events", "i64", "number of its events"),
@@ -59,7 +59,7 @@ _DELTA = "DLT"
 
 
 class _Object:
-    """An object while its events go by."""
+    """An object while its events are applied."""
 
     def __init__(self) -> None:
         self._text: str | None = None
@@ -97,7 +97,7 @@ class _Object:
         self._is_deleted = False
 
     def result(self) -> dict[str, Any]:
-        """What is left of it."""
+        """Its row."""
         last = self._last
         return {
             "ts_ns": self._first_ns,
@@ -125,10 +125,10 @@ def merged(base: Any, change: Any) -> Any:
 
 
 def blaze_objects(tables: Tables, *, model: Model | str, network: str | None = None) -> DataFrame:
-    """Objects of `blaze` with decoded bodies; `gaps` and `errors`, if given, tell of holes.
+    """Objects of `blaze` with decoded bodies; `gaps` and `errors`, if given, show holes.
 
     Args:
-        tables: `blaze`, and `gaps` and `errors` if there are such.
+        tables: `blaze`, and `gaps` and `errors` if they exist.
         model: the model, or its text; it says what an object's key is. Objects of classes without
             a primary key cannot be told apart and are left out.
         network: see `wireloom.spark.derived.common.connected`.

@@ -1,8 +1,8 @@
 """`blaze_subscriptions`: the life of a subscription, from its request to its end.
 
-The answer, the events and the end come in one direction, so that their order is that of the
-stream's bytes, whatever happened to the packets. Ids are used again: each accepting answer starts
-another life of its SBSRID, and events before any belong to a life whose start was not captured.
+The answer, the events and the end come in one direction, so their order is that of the stream's
+bytes, whatever happened to the packets. Ids are reused: each accepting answer starts another life
+of its SBSRID, and events before the first one belong to a life whose start was not captured.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def lived(packets: DataFrame, network: str | None = None) -> DataFrame:
     both = events.unionByName(_starts(_requests(rows)), allowMissingColumns=True)
     over = Window.partitionBy("sbsrid", "stream", "source").orderBy("frame_offset")
     so_far = over.rowsBetween(Window.unboundedPreceding, 0)
-    # The class of the answer itself, which may be unknown: not of one before it.
+    # The class of this answer, which may be unknown, and not that of an earlier one.
     subscribed = sf.when(sf.col("type_code") == _SBSRES, sf.struct("nclsid"))
     return (
         both.withColumn("_class", sf.last(subscribed, ignorenulls=True).over(so_far))
@@ -135,7 +135,7 @@ def lived(packets: DataFrame, network: str | None = None) -> DataFrame:
 
 
 def blaze_subscriptions(tables: Tables, *, network: str | None = None) -> DataFrame:
-    """Subscriptions of `blaze`; holes are told by `gaps`, if it is given.
+    """Subscriptions of `blaze`; `gaps`, if given, shows holes.
 
     Args:
         tables: `blaze`, and `gaps` if there is one.
@@ -193,7 +193,7 @@ def blaze_subscriptions(tables: Tables, *, network: str | None = None) -> DataFr
 
 
 def _summed(rows: DataFrame) -> DataFrame:
-    """One row a life."""
+    """One row per life."""
     is_start, is_event = sf.col("type_code") == _SBSRES, sf.col("type_code") == _SBSEVT
     is_stop = (sf.col("type_code") == _SBSSPR) & (sf.col("sbresl") == "SBSOK")
     is_end = is_event & (sf.col("sevttp") == "STOP")
@@ -235,7 +235,7 @@ def _summed(rows: DataFrame) -> DataFrame:
 
 
 def _with_end(lives: DataFrame, rows: DataFrame) -> DataFrame:
-    """Lives with their outcome; what ends a connection ends those that are left."""
+    """Lives with their outcome; the end of a connection ends those still open."""
     is_break = sf.col("type_code").isin(_CONREQ, _DSCOND) & sf.col("ts_ns").isNotNull()
     breaks = (
         rows.where(is_break).groupBy("connection").agg(sf.collect_set("ts_ns").alias("_breaks"))

@@ -44,8 +44,8 @@ TABLE: Final = dialogue_table(
         Column("result", "text", "the result's object in JSON, when a model was given"),
         Column("latency_ns", "i64", "from the request to the response"),
         Column("responded_ns", "i64", "time of the response"),
-        Column("request_offset", "i64", "where the request stands in its stream"),
-        Column("response_offset", "i64", "where the response stands in its stream"),
+        Column("request_offset", "i64", "offset of the request in its stream"),
+        Column("response_offset", "i64", "offset of the response in its stream"),
         Column("request_bytes", "i64", "bytes of the request"),
         Column("response_bytes", "i64", "bytes of the response"),
     ),
@@ -55,7 +55,7 @@ _REQUEST, _RESPONSE = 6, 7
 
 
 def blaze_transactions(tables: Tables, *, network: str | None = None) -> DataFrame:
-    """Transactions of `blaze`; holes are told by `gaps`, if it is given.
+    """Transactions of `blaze`; `gaps`, if given, shows holes.
 
     Args:
         tables: `blaze`, and `gaps` if there is one.

@@ -58,7 +58,7 @@ def named(tables: Tables, name: str) -> DataFrame:
 
 
 def optional(tables: Tables, name: str, like: DataFrame) -> DataFrame:
-    """A base table that may be left out: then it is empty, as if there were nothing to tell."""
+    """A base table that may be left out: then it is empty."""
     if isinstance(tables, Mapping) and name not in tables:
         return like.sparkSession.createDataFrame([], spark_ddl(base_table(name)))
     return named(tables, name)
@@ -67,13 +67,13 @@ def optional(tables: Tables, name: str, like: DataFrame) -> DataFrame:
 def connected(rows: DataFrame, network: str | None = None) -> DataFrame:
     """Rows with the connection they belong to, and who sent them to whom.
 
-    The number behind a stream's name is no part of it: after a loss in one direction the two
-    directions count differently, and the two halves of a dialogue must still meet.
+    The number at the end of a stream's name is not part of the connection: after a loss in one
+    direction the two directions count differently, and the halves of a dialogue must still meet.
 
     Args:
         rows: of a table with `source` and `stream`.
-        network: an SQL expression of `source`; captures for which it differs saw networks that
-            have nothing to do with one another, as two laboratories with the same addresses do.
+        network: an SQL expression of `source`. Captures for which it differs are of unrelated
+            networks, such as two laboratories that use the same addresses.
     """
     stream = sf.col("stream")
     is_addressed = stream.rlike(STREAM_NAME)
@@ -95,21 +95,21 @@ def micros(ts_ns: Column) -> Column:
 
 
 def dialogue_table(name: str, doc: str, columns: Iterable[TableColumn]) -> Table:
-    """A table of dialogues on connections: the columns that all such have, and its own."""
+    """A table of dialogues on connections: the columns that all of them have, and its own."""
     return Table(name, doc, (_SOURCE, _CONNECTION, *TIME, *columns, _DOUBTFUL))
 
 
 def dialogues(
     rows: DataFrame, is_half: Column, gaps: DataFrame, network: str | None, table: Table
 ) -> DataFrame:
-    """Rows as those of a `dialogue_table`, to which `ts` and `is_doubtful` are added.
+    """The rows of a `dialogue_table`: `ts` and `is_doubtful` are added.
 
     Args:
         rows: with all its other columns.
         is_half: whether a part of a row's dialogue is missing.
         gaps: the base table of holes, which may have held that part.
         network: see `connected`.
-        table: whose rows they are to be.
+        table: the table.
     """
     holed = connected(gaps, network).select("connection").distinct()
     holed = holed.withColumn("_holed", sf.lit(True))
@@ -119,7 +119,7 @@ def dialogues(
 
 
 def last_holes(tables: Tables, like: DataFrame) -> DataFrame:
-    """For each stream that has any: `hole`, where the last bytes are missing or unreadable.
+    """For each stream with holes: `hole`, where bytes are last missing or unreadable.
 
     `cause` says which of the two it is: ``gap`` or ``error``.
     """

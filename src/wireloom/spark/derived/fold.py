@@ -1,7 +1,7 @@
 """Go through sorted rows group by group, in Python, in constant memory.
 
-For what SQL cannot say. The rows of a group are together in one partition and in order, and Spark
-hands them over in Arrow batches; no group is ever held as a whole, as `applyInPandas` would do it.
+For what SQL cannot express. The rows of a group are in one partition and in order, and Spark hands
+them over in Arrow batches; no group is ever held as a whole, as `applyInPandas` would.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def fold(
 
     ordered = rows.repartition(*keys).sortWithinPartitions(*keys, *order)
     with warnings.catch_warnings():
-        # Spark looks at the version of pandas, which is not used here.
+        # Spark checks the version of pandas, which is not used here.
         warnings.filterwarnings("ignore", ".*pandas", FutureWarning)
         return ordered.mapInArrow(run, spark_ddl(table))
 

@@ -1,13 +1,13 @@
 """`last_values`: the image of each subject, field by field.
 
 Every step is a maximum over *places*: the last value of a field is the one furthest on in the
-stream, the image starts at the last refresh, and so on. Maxima may be taken of parts and then of
-these, in any order. So Spark aggregates before it shuffles, a subject with a billion updates is no
-burden for one worker, the images of yesterday and the messages of today give those of today
+stream, the image starts at the last refresh, and so on. Maxima can be taken of parts first and then
+of these, in any order. So Spark aggregates before it shuffles, a subject with a billion updates
+does not overload one worker, yesterday's images and today's messages give today's images
 (`compacted` of both), and rows that come late end up where they belong.
 
 A partial value (a patch) needs those before it. But of two patches to the same bytes of a field
-only the later counts, and there are few such ranges: these are kept, and put together at the end.
+only the later one counts, and there are few such ranges: they are kept, and joined at the end.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from wireloom.tables import table as base_table
 __all__ = ["MAX_FIELD", "TABLE", "changes", "compacted", "images", "last_values"]
 
 MAX_FIELD: Final = 1 << 16
-"""Bytes of a field made of patches. Far more than a page has; a patch that ends behind it would
-only make a worker allocate what somebody put on the wire, and is not applied."""
+"""Most bytes of a field made of patches, far more than a page has. A patch that ends beyond it is
+not applied: a worker would allocate whatever somebody put on the wire."""
 
 _FIELDS = base_table("fields")
 _VALUES: Final = (
@@ -61,7 +61,7 @@ TABLE: Final = Table(
         Column("subject", "name", "what the image is about"),
         Column("name", "name", "the field; null if the image has none. In a nested one: its path"),
         *(_FIELDS[name] for name in _VALUES),
-        Column("is_patched", "bool", "the value was put together of partial ones"),
+        Column("is_patched", "bool", "the value was joined from partial ones"),
         Column("is_partial", "bool", "some bytes of it were never sent, and are blanks here"),
         Column("frame_offset", "i64", "where the value was last set in the stream"),
         Column("ts_ns", "i64", "when that was, nanoseconds since 1970 UTC"),
@@ -74,9 +74,9 @@ TABLE: Final = Table(
             "read; status: the sender says so",
         ),
         Column("is_complete", "bool", "the image starts with a refresh, and not with an update"),
-        Column("refreshed_offset", "i64", "where its last refresh stands in the stream"),
+        Column("refreshed_offset", "i64", "offset of its last refresh in the stream"),
         Column("refreshed_ns", "i64", "time of its last refresh"),
-        Column("updated_offset", "i64", "where the last message about it stands in the stream"),
+        Column("updated_offset", "i64", "offset of the last message about it in the stream"),
         Column("updated_ns", "i64", "time of the last message about it"),
         Column("rec_status", "i32", "the last status that was sent"),
         Column("messages", "i64", "messages about the subject so far"),
@@ -89,8 +89,8 @@ _IMAGE = ("subject", "stream", "source")
 def changes(fields: DataFrame, subject_fields: Sequence[str] = SUBJECT_FIELDS) -> DataFrame:
     """What each field row does to an image.
 
-    Rows that set no field (`name` is null) are those of a message's header, which tell what the
-    message does. A place is where something stands in the stream, and when that was.
+    Rows that set no field (`name` is null) are those of a message's header, which say what the
+    message does. A place is an offset in the stream, with its time.
 
     Args:
         fields: rows of `fields`.
@@ -140,7 +140,7 @@ def changes(fields: DataFrame, subject_fields: Sequence[str] = SUBJECT_FIELDS) -
 def compacted(rows: DataFrame) -> DataFrame:
     """The same images from fewer rows: `changes`, or what this made of them before, or both.
 
-    What is known of an image as a whole stands in each of its rows.
+    What is known of an image as a whole is in each of its rows.
     """
     grouped = rows.groupBy("name", *_IMAGE, "patch_offset", "patch_length").agg(
         *(sf.max(name).alias(name) for name in ("last", *_LATEST)),
@@ -169,7 +169,7 @@ def compacted(rows: DataFrame) -> DataFrame:
 
 
 _LATEST: Final = ("refreshed", "dropped", "applied", "updated", "told")
-"""Places of an image of which the last one counts."""
+"""Places of an image for which the last one counts."""
 
 
 def _or(condition: SparkColumn, default: bool) -> SparkColumn:
@@ -178,7 +178,7 @@ def _or(condition: SparkColumn, default: bool) -> SparkColumn:
 
 
 def images(rows: DataFrame, holes: DataFrame) -> DataFrame:
-    """The table, from what `compacted` gives and where the streams have their last holes."""
+    """The table, from the result of `compacted` and the last holes of the streams."""
     whole = sf.when(sf.col("patch_offset").isNull(), sf.col("last"))
     patch = sf.struct(
         sf.col("last.place").alias("place"),
@@ -188,7 +188,7 @@ def images(rows: DataFrame, holes: DataFrame) -> DataFrame:
         sf.col("last.value.type").alias("type"),
     )
     about = (*_LATEST, "begun", "known")
-    # All rows of an image are on one worker already, and the same in these columns.
+    # All rows of an image are on one worker already, and equal in these columns.
     fields = rows.groupBy(*_IMAGE, "name").agg(
         *(sf.first(name).alias(name) for name in about),
         sf.max(whole).alias("whole"),
@@ -234,7 +234,7 @@ def images(rows: DataFrame, holes: DataFrame) -> DataFrame:
 
 
 def _patched(fields: DataFrame) -> DataFrame:
-    """Fields with `value`, put together if it came in pieces, and where it was last set."""
+    """Fields with `value`, joined if it came in pieces, and where it was last set."""
     base = sf.coalesce(
         sf.encode("whole.value.value_text", "UTF-8"),
         sf.col("whole.value.value_binary"),
@@ -289,10 +289,10 @@ def _patched(fields: DataFrame) -> DataFrame:
 
 
 def last_values(tables: Tables, *, subject_fields: Sequence[str] = SUBJECT_FIELDS) -> DataFrame:
-    """Images of the subjects in `fields`; `gaps` and `errors`, if given, tell what is stale.
+    """Images of the subjects in `fields`; `gaps` and `errors`, if given, show what is stale.
 
     Args:
-        tables: `fields`, and `gaps` and `errors` if there are such.
+        tables: `fields`, and `gaps` and `errors` if they exist.
         subject_fields: see `wireloom.spark.derived.market.SUBJECT_FIELDS`.
 
     Raises:

@@ -1,12 +1,12 @@
 """`last_values` of a stream: after every micro-batch the same rows as a batch job over all of them.
 
-The images so far are kept in a folder, one version a micro-batch, in the form that `compacted` of
-`wireloom.spark.derived.last_values` gives. A micro-batch makes the next version out of the one
-before it and its own rows. The version is named after the micro-batch: one that is run again, after
-a crash between the writing and Spark's own note of it, makes the same version once more.
+The images so far are kept in a folder, one version per micro-batch, in the form that `compacted` of
+`wireloom.spark.derived.last_values` gives. A micro-batch makes the next version from the one before
+and its own rows. A version is named after its micro-batch: one that is run again, after a crash
+before Spark recorded it, makes the same version again.
 
-The rows of a frame have to come in one micro-batch, as every reader of captures gives them; those
-of different frames in any order. A micro-batch costs as much as its rows and all images together.
+The rows of a frame must come in one micro-batch, as every reader of captures gives them; different
+frames may come in any order. A micro-batch costs as much as its rows and all images together.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["follow_last_values", "read_last_values"]
 
 _KEPT = 3
-"""Versions that stay, so that a reader can finish with the one it began with."""
+"""Versions that are kept, so that a reader can finish with the one it began with."""
 _DONE = "_SUCCESS"
-"""What Spark writes last."""
+"""The file that Spark writes last."""
 
 
 def follow_last_values(
@@ -41,15 +41,15 @@ def follow_last_values(
     subject_fields: Sequence[str] = SUBJECT_FIELDS,
     trigger: Mapping[str, Any] | None = None,
 ) -> StreamingQuery:
-    """Start to keep the images of a stream of field rows; one query a folder.
+    """Start to keep the images of a stream of field rows; one query per folder.
 
     Args:
         fields: a streaming DataFrame of the table `fields`.
-        path: a folder for images and checkpoint, which all workers see. A query that is started
-            with the folder of an earlier one goes on where that one ended.
+        path: a folder for images and checkpoint that all workers can reach. A query that is started
+            with the folder of an earlier one continues where that one ended.
         subject_fields: see `wireloom.spark.derived.market.SUBJECT_FIELDS`.
-        trigger: when to run, as `DataStreamWriter.trigger` takes it; by default all that is there,
-            and then the query ends.
+        trigger: when to run, as `DataStreamWriter.trigger` takes it; by default, the query
+            reads all that is available and ends.
     """
     place = Path(path)
 
@@ -76,7 +76,7 @@ def read_last_values(
     Args:
         spark: the session.
         path: the query's folder.
-        tables: `gaps` and `errors`, which tell what is stale, if there are such.
+        tables: `gaps` and `errors`, which show what is stale, if they exist.
 
     Raises:
         StateError: there are none yet.

@@ -25,33 +25,33 @@ __all__ = [
 ]
 
 SUBJECT_FIELDS: Final = ("SUBJECT", "SYMBOL", "RIC")
-"""Fields that may name the subject of a message; the first that it has does."""
+"""Fields that may name the subject of a message; the first one present does."""
 
 HEADER: Final = ("MSG_TYPE", "REC_TYPE", "SEQ_NO", "REC_STATUS")
-"""Fields about the message and not about its subject."""
+"""Fields about the message, not about its subject."""
 
 WRAPPERS: Final = ("_data_", "_TIBMSG", "_RAIMSG", "_QFORM")
 """Opaque fields that hold a message, which has rows of its own."""
 
 # Values of MSG_TYPE. Those not named here, and none at all, are updates.
 REFRESHES: Final = (8, 12, 13, 24, 26)
-"""INITIAL, SUBREINIT, SNAPSHOT, INITIAL_PASS_THRU, INITIAL_AGGREGATE: the image starts anew."""
+"""INITIAL, SUBREINIT, SNAPSHOT, INITIAL_PASS_THRU, INITIAL_AGGREGATE: the image starts over."""
 DROPS: Final = (4, 7, 11)
 """DROP, CANCEL, DELETE: the image ends."""
 STATUS: Final = (6,)
-"""STATUS: only REC_STATUS is news."""
+"""STATUS: only REC_STATUS changes."""
 IGNORED: Final = (9, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23)
-"""TRANSIENT, which is not to be kept, and what is said about edits, services and groups."""
+"""TRANSIENT, which is not to be kept, and messages about edits, services and groups."""
 
 TRADES: Final = (1, 25, 27)
-"""UPDATE, UPDATE_PASS_THRU, UPDATE_AGGREGATE: something happened just now."""
+"""UPDATE, UPDATE_PASS_THRU, UPDATE_AGGREGATE: something has just happened."""
 
 BAD_STATUS: Final = (*range(1, 31), 66, 67, 74)
-"""Values of REC_STATUS that say that the values cannot be trusted."""
+"""Values of REC_STATUS for which the image cannot be trusted."""
 
 FRAME: Final = ("frame_offset", "stream", "source")
-"""What identifies a frame. Spark sorts in this order, and numbers that differ are compared faster
-than names that do not."""
+"""What identifies a frame. Spark sorts in this order, and it is faster to compare numbers that
+differ than names that do not."""
 MESSAGE: Final = (*FRAME, "path")
 """What identifies a message."""
 
@@ -63,10 +63,10 @@ def place_in_frame(path: Column) -> Column:
 
 
 def with_subject(fields: DataFrame, subject_fields: Sequence[str] = SUBJECT_FIELDS) -> DataFrame:
-    """Field rows with what is said of their message; those without a subject are left out.
+    """Field rows with the properties of their message; those without a subject are left out.
 
-    A message that names no subject has that of the message around it, as a TibMsg in a Rendezvous
-    message may have, and as the fields of a message in a field have.
+    A message that names no subject has that of the message around it: a TibMsg in a Rendezvous
+    message may, and fields of a message in a field do.
 
     Adds `subject`, `msg_type`, `rec_status`, `kind` (refresh, update, drop, status or ignored),
     `within` (for fields of a message in a field, its path in the message that names the subject),
@@ -74,7 +74,7 @@ def with_subject(fields: DataFrame, subject_fields: Sequence[str] = SUBJECT_FIEL
     """
     name = sf.col("name")
     of_message = Window.partitionBy(*MESSAGE)
-    # Sorted as the other, and so without another shuffle or sort.
+    # Sorted like the other window, so without another shuffle or sort.
     of_frame = Window.partitionBy(*FRAME).orderBy("path")
     of_frame = of_frame.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
 
@@ -104,7 +104,7 @@ def with_subject(fields: DataFrame, subject_fields: Sequence[str] = SUBJECT_FIEL
 
     rows = rows.withColumn("_outer", sf.array_max(sf.filter("_speakers", is_around)))
     own, outer = _kind(sf.col("msg_type")), _kind(sf.col("_outer.msg_type"))
-    # What starts anew is the message around it, and did so already.
+    # The message around it starts over, and has done so already.
     inherited = sf.when(outer == "refresh", "update").otherwise(outer)
     is_own = sf.col("_named").isNotNull() | sf.col("msg_type").isNotNull()
     return (

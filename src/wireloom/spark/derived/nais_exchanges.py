@@ -1,8 +1,8 @@
 """`nais_exchanges`: a packet to a board and the Ack that answers it.
 
-An Ack names the TYPE that it answers and, if the board can do that, the request's `seq`. On a line
+An Ack names the TYPE that it answers and, if the board supports it, the request's `seq`. On a line
 to a board the junction has stamped requests with the client's session, which the Ack's DLINE
-repeats; on a client's own line nothing is stamped, and the connection alone tells who is meant.
+repeats; on a client's own line nothing is stamped, and only the connection says who is meant.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ TABLE: Final = dialogue_table(
         Column("status", "i64", "status of the Ack; a missing one means success"),
         Column("latency_ns", "i64", "from the request to the Ack"),
         Column("acked_ns", "i64", "time of the Ack"),
-        Column("request_offset", "i64", "where the request stands in its stream"),
-        Column("ack_offset", "i64", "where the Ack stands in its stream"),
+        Column("request_offset", "i64", "offset of the request in its stream"),
+        Column("ack_offset", "i64", "offset of the Ack in its stream"),
     ),
 )
 
@@ -72,7 +72,7 @@ def _asked(packets: DataFrame, network: str | None) -> DataFrame:
             sf.when(is_ack, _number("$.status")).alias("status"),
         )
     )
-    # Whoever sends Acks is asked and does not ask: its other packets are no requests.
+    # A sender of Acks answers and does not ask: its other packets are not requests.
     answering = (
         rows.where(sf.col("is_ack") & sf.col("sender").isNotNull())
         .select("source", "stream", sf.lit(True).alias("_answers"))
@@ -94,7 +94,7 @@ def _asked(packets: DataFrame, network: str | None) -> DataFrame:
 
 
 def nais_exchanges(tables: Tables, *, network: str | None = None) -> DataFrame:
-    """Exchanges of `nais`; holes are told by `gaps`, if it is given.
+    """Exchanges of `nais`; `gaps`, if given, shows holes.
 
     Acks that carry a `seq` are matched first, with the request of that `seq`; then those that carry
     none, with the requests that are left.

@@ -2,7 +2,7 @@
 
 A socket has two ends, the requester's and the receiver's, each on a connection of its own to the
 entry point; both have the same id there. One end is one row, so that a capture of one client is
-worth as much as one of the entry point; who has both joins them by `socket_id`.
+as useful as one of the entry point; with both, join them by `socket_id`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ TABLE: Final = dialogue_table(
 _HELLO, _PUBLISH, _PUBLISH_REPLY, _FIND, _FOUND, _OPEN, _CONTROL, _DATA = range(3, 11)
 _OPEN_ACK, _OFFER, _ACCEPT, _REFUSE, _READY, _CLOSE = 0x80, 0x40, 0x20, 0x10, 0x08, 0x04
 _ZERO = "0" * 20
-"""The id in the answer to an instance that is not there."""
+"""The id in the answer for an instance that does not exist."""
 
 
 def _has(flags: int) -> SparkColumn:
@@ -66,7 +66,7 @@ def _has(flags: int) -> SparkColumn:
 
 
 def _brokers(rows: DataFrame) -> DataFrame:
-    """Which end of each connection is the entry point: who says what only it says, and to whom."""
+    """Which end of each connection is the entry point, known by packets that only it sends."""
     kind = sf.col("type_code")
     by_broker = kind.isin(_HELLO, _PUBLISH_REPLY, _FOUND) | _has(_OPEN_ACK | _OFFER | _READY)
     by_client = kind.isin(_PUBLISH, _FIND, _OPEN) | _has(_ACCEPT | _REFUSE)
@@ -75,7 +75,7 @@ def _brokers(rows: DataFrame) -> DataFrame:
 
 
 def nrep_sockets(tables: Tables, *, network: str | None = None) -> DataFrame:
-    """Sockets of `nrep`; holes are told by `gaps`, if it is given.
+    """Sockets of `nrep`; `gaps`, if given, shows holes.
 
     Args:
         tables: `nrep`, and `gaps` if there is one.
@@ -124,7 +124,7 @@ def nrep_sockets(tables: Tables, *, network: str | None = None) -> DataFrame:
 
 
 def _lives(rows: DataFrame) -> DataFrame:
-    """One row for each opening of each id; what comes before any is of an opening not captured."""
+    """One row per opening of an id; what precedes the first one is of an opening not captured."""
     over = Window.partitionBy("socket_id", "connection").orderBy(*ORDER)
     so_far = over.rowsBetween(Window.unboundedPreceding, 0)
     is_start = _has(_OPEN_ACK | _OFFER)
@@ -162,7 +162,7 @@ def _lives(rows: DataFrame) -> DataFrame:
         sf.sum("size").alias("data_bytes"),
         sf.count("size").alias("data_packets"),
     )
-    # Whoever is not told that the socket is ready before it is closed, was refused.
+    # An end that is not told that the socket is ready before it is closed was refused.
     is_unseen = sf.col("life") == 0
     outcome = (
         sf.when(sf.col("is_closed") & (sf.col("is_accepted") | is_unseen), "closed")

@@ -1,8 +1,8 @@
-"""Requests and their answers, found with window functions: no join, and no state but the sort's.
+"""Requests and their answers, matched with window functions: no join, no state but the sort's.
 
-An answer belongs to the newest request before it, of the same key, that is still open. That is the
-rule that survives what captures do: when an answer was lost, or an id is used again, the next
-answer still finds its own request, and at most one row is wrong, not all that follow.
+An answer belongs to the newest request before it, of the same key, that is still open. This
+rule survives incomplete captures: when an answer was lost, or an id is reused, the next answer
+still finds its own request, and at most one row is wrong, not all that follow.
 
 Requests and answers are like brackets. The balance of a key goes up at a request and down at an
 answer, and an answer that would bring it below zero has no request. Between a request and its
@@ -20,23 +20,23 @@ from pyspark.sql import functions as sf
 __all__ = ["ORDER", "outcome", "pair", "placed"]
 
 ORDER = ("ts_ns", "tie", "source", "stream", "frame_offset")
-"""What comes before what. `tie` decides between the two directions at the same nanosecond, and is
+"""The order of packets. `tie` decides between the two directions at the same nanosecond, and is
 the same for all rows without a time: these are in the order of their stream."""
 
 
 def placed(tie: Column) -> tuple[Column, ...]:
-    """The columns of `ORDER`, of rows that have all but `tie`; it is given here."""
+    """The columns of `ORDER`, for rows that have all of them except `tie`."""
     timed = sf.when(sf.col("ts_ns").isNotNull(), tie).alias("tie")
     return tuple(timed if name == "tie" else sf.col(name) for name in ORDER)
 
 
 def pair(rows: DataFrame, keys: Sequence[str], is_request: Column) -> DataFrame:
-    """Dialogues: one row for each request, and one for each answer that has none.
+    """Dialogues: one row for each request, and one for each answer without a request.
 
     Args:
         rows: requests and answers, with the columns of `ORDER`.
         keys: columns that are equal in a request and its answer; Spark sorts by the first of them
-            first, so that one with many values should be in front.
+            first, so put one with many values in front.
         is_request: which of the two a row is.
 
     Returns:
@@ -52,7 +52,7 @@ def pair(rows: DataFrame, keys: Sequence[str], is_request: Column) -> DataFrame:
         .withColumn(
             "_balance", sf.sum("_step").over(over.rowsBetween(Window.unboundedPreceding, 0))
         )
-        # The balance never goes below zero: how far it would have gone is taken off again.
+        # The balance never goes below zero: how far it would have gone is added back.
         .withColumn("_floor", sf.least(sf.lit(0), sf.min("_balance").over(before)))
         .withColumn("_was_asked", sf.coalesce(sf.max("_asks").over(before), sf.lit(False)))
         .withColumn(

@@ -1,8 +1,8 @@
-"""Derived tables kept in a lake: made of its tables with Spark, beside which they then lie.
+"""Derived tables kept in a lake, made from its tables with Spark.
 
-Tasks write the rows into the lake's staging place, as those of the pipeline do; the driver replaces
-the table as a whole, in one commit. The log keeps what a table was made of, so that making it again
-of the same rows does nothing.
+Tasks write the rows into the lake's staging folder, as those of the pipeline do; the driver
+replaces the table as a whole, in one commit. The log says what a table was made of, so that making
+it again from the same rows does nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Planned", "StoredTable", "as_stored", "plan_derived", "store_derived
 
 _LOOK_S: Final = 0.5
 _SHORT: Final = 200
-"""Characters of an option that the log has as they are."""
+"""Longest option, in characters, that the log has as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Planned:
     made: Derivation
     """What it would be made of."""
     is_current: bool
-    """Whether the lake has it, made of just that."""
+    """Whether the lake has it already, made of exactly that."""
     size: int
     """Bytes of the table that it is made of."""
 
@@ -59,7 +59,7 @@ class StoredTable:
     made_of: int
     """The version of the lake that it was made of."""
     is_new: bool
-    """Whether it was made now, and not before of the same rows."""
+    """Whether it was made now, not earlier from the same rows."""
 
 
 def plan_derived(
@@ -70,7 +70,7 @@ def plan_derived(
     writing: WriteOptions | None = None,
     force: bool = False,
 ) -> list[Planned]:
-    """Which derived tables there are to make of a lake; nothing is read but its log.
+    """Which derived tables are to be made from a lake; only its log is read.
 
     The arguments are those of `store_derived`.
 
@@ -89,7 +89,7 @@ def plan_derived(
 
 
 def _is_possible(lake: Lake, name: str, given: Mapping[str, Any]) -> bool:
-    """Whether there is something to make it of, or was when it was last made."""
+    """Whether there is anything to make it of, or was when it was last made."""
     found = recipe(name)
     has_options = all(each in given for each in found.required)
     return has_options and (found.needs in lake.tables or name in lake.tables)
@@ -122,7 +122,7 @@ def _plan(
 
 
 def _noted(value: Any) -> Any:
-    """An option as the log has it: readable if it is short, else something that tells it apart."""
+    """An option as the log has it: the text if it is short, else a digest."""
     if isinstance(value, (list, tuple)):
         return [_noted(each) for each in value]
     if value is None or isinstance(value, (bool, int, float)):
@@ -152,12 +152,12 @@ def store_derived(
     Args:
         spark: a session; `wireloom.spark.session` makes one.
         lake: the folder of the lake.
-        names: which; if there are none: all of which there are base tables and options.
+        names: which; if empty, all for which there are base tables and options.
         options: of `wireloom.spark.derived.derive`, each for the tables that have it.
         writing: how files are made.
-        force: make them anew in any case.
-        progress: told how many bytes are done, from time to time.
-        planned: told how many bytes there are.
+        force: make them again in any case.
+        progress: called from time to time with the number of bytes done.
+        planned: called with the number of bytes there are.
 
     Raises:
         OptionError: there is no such table or option, or an option is missing.
@@ -229,7 +229,7 @@ def _task(
 
 
 def _share(progress: Progress | None, before: int, size: int) -> Callable[[float], None] | None:
-    """Takes which part of a table is done, tells how many bytes that is."""
+    """Converts the finished part of a table into a number of bytes, and reports it."""
     if progress is None:
         return None
     return lambda part: progress(before + int(size * part))
@@ -237,7 +237,7 @@ def _share(progress: Progress | None, before: int, size: int) -> Callable[[float
 
 @contextmanager
 def _followed(spark: SparkSession, told: Callable[[float], None] | None) -> Iterator[None]:
-    """Tell which part of Spark's tasks is done, as far as it knows them, while the block runs."""
+    """Report the finished part of Spark's known tasks, while the block runs."""
     if told is None or not hasattr(spark, "sparkContext"):
         yield
         return
@@ -259,12 +259,12 @@ def _followed(spark: SparkSession, told: Callable[[float], None] | None) -> Iter
     finally:
         is_over.set()
         thread.join()
-        # None takes it away, whatever the type that PySpark declares.
+        # None removes it, whatever type PySpark declares.
         context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
 
 
 def _done(context: Any, group: str) -> float:
-    """Part of the tasks of a group of jobs that are done; Spark plans more of them as it goes."""
+    """The finished part of the tasks of a job group; Spark plans more of them as it goes."""
     tracker = context.statusTracker()
     jobs = [tracker.getJobInfo(each) for each in tracker.getJobIdsForGroup(group)]
     numbers = {number for job in jobs if job is not None for number in job.stageIds}

@@ -6,8 +6,8 @@ public Object generate(Object[] references) {
 }
 
 /**
- * Turns pages into rows, a block at a time: in a loop for each column, all of whose values are of
- * one kind, the rows of a block are filled from left to right.
+ * Turns pages into rows, a block at a time. The rows of a block are filled column by column, in one
+ * loop per column, as all values of a column are of one kind.
  */
 final class PageRows extends org.apache.spark.sql.execution.BufferedRowIterator {
     // What a column is, as Paging.java says.
@@ -50,7 +50,7 @@ final class PageRows extends org.apache.spark.sql.execution.BufferedRowIterator 
     private final int[] ends = new int[BLOCK];
     private byte[] block = new byte[BLOCK * 256];
 
-    // The column at hand.
+    // The current column.
     private int form;
     private long valid;
     private long values;
@@ -93,7 +93,7 @@ final class PageRows extends org.apache.spark.sql.execution.BufferedRowIterator 
     }
 
     protected void processNext() {
-        // Rows are not kept in a list: next() gives them out of the block.
+        // Rows are not kept in a list: next() takes them from the block.
     }
 
     private void open(UnsafeRow holder) {
@@ -127,14 +127,14 @@ final class PageRows extends org.apache.spark.sql.execution.BufferedRowIterator 
         textsEnd = texts + Platform.getInt(page, head + 20);
     }
 
-    // Memory is read without Java looking at bounds, so that they are looked at here.
+    // Memory is read without Java's bounds checks, so bounds are checked here.
     private void check(boolean isRight) {
         if (!isRight) {
             throw new IllegalStateException("a page of captures is not what it says");
         }
     }
 
-    /** The column is in the page; its texts are looked at one by one. */
+    /** Checks that the column is in the page; its texts are checked one by one. */
     private void check(int index) {
         int kind = kinds[index];
         long count = rows;
@@ -277,7 +277,7 @@ final class PageRows extends org.apache.spark.sql.execution.BufferedRowIterator 
         return Platform.getInt(page, values + 4L * at);
     }
 
-    /** Where the offset of a text is that lists have. */
+    /** Where the offset of a text in a list is. */
     private long textOf(int item) {
         long text = offsets + 4L * item;
         check(text >= base && text + 8 <= end);
@@ -350,7 +350,7 @@ final class PageRows extends org.apache.spark.sql.execution.BufferedRowIterator 
         }
     }
 
-    /** Puts a text at the end of a row; gives where that is, counted from `start`, and its size. */
+    /** Appends a text to a row; returns where it is, counted from `start`, and its size. */
     private long text(long text, int at, int start) {
         int from = Platform.getInt(page, text);
         int length = Platform.getInt(page, text + 4) - from;
@@ -387,7 +387,7 @@ final class PageRows extends org.apache.spark.sql.execution.BufferedRowIterator 
         }
     }
 
-    /** Copies words of eight bytes; what is behind the text in the last one becomes zero. */
+    /** Copies words of eight bytes; the bytes after the text in the last one become zero. */
     private void copy(long from, long to, int length) {
         int whole = length & ~7;
         if (whole > 64) {
@@ -399,7 +399,7 @@ final class PageRows extends org.apache.spark.sql.execution.BufferedRowIterator 
         }
         int rest = length & 7;
         if (rest > 0) {
-            // Not over the end of the page, which has bytes to spare.
+            // Never past the end of the page, which has padding.
             long last = Platform.getLong(page, from + whole);
             Platform.putLong(block, to + whole, last & -1L >>> 64 - 8 * rest);
         }
@@ -417,7 +417,7 @@ final class PageRows extends org.apache.spark.sql.execution.BufferedRowIterator 
         }
     }
 
-    /** As Spark has them: as few bytes as will do, the highest first, in a place for sixteen. */
+    /** As Spark has them: as few bytes as possible, the highest first, in sixteen bytes of space. */
     private void decimals(int index, int slot) {
         for (int at = 0; at < count; at++) {
             long to = Platform.BYTE_ARRAY_OFFSET + ends[at];

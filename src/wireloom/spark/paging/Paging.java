@@ -67,14 +67,14 @@ import scala.util.Right;
  * Plans the scan of captures: the columns and rows that a query needs come from Python in pages, and
  * rows are made where Spark reads.
  *
- * Spark itself takes Arrow from sources in Python, of which it reads every value through several
- * virtual calls, and copies each row once more than it must. A page has only the values that there
- * are, and texts that repeat once.
+ * Spark itself takes Arrow from sources in Python, reads every value of it through several virtual
+ * calls, and copies each row once more than necessary. A page leaves out columns without values, and
+ * has repeated texts once.
  *
  * Spark asks other sources for columns, but not those in Python. Its push-down of filters keeps them
  * for all later queries of the same DataFrame, and for other places of the same query, which then
- * lack rows. Here the source is opened anew for one place of one query, with the columns and filters
- * of that query in an option.
+ * lack rows. Here the source is opened again for one scan of a query, with the columns and filters of
+ * that query in an option.
  */
 public final class Paging extends SparkStrategy {
     private static final String SOURCE = "wireloom";
@@ -158,7 +158,7 @@ public final class Paging extends SparkStrategy {
     private static void add(List found, AttributeSet wanted, DataSourceV2ScanRelation relation) {
         for (Iterator each = wanted.iterator(); each.hasNext();) {
             Attribute column = (Attribute) each.next();
-            // Else it is of a query around this one, or there.
+            // Otherwise it belongs to a query around this one, or is there already.
             if (relation.outputSet().contains(column) && !contains(found, column)) {
                 found.add(column);
             }
@@ -174,7 +174,7 @@ public final class Paging extends SparkStrategy {
         return false;
     }
 
-    /** What Spark plans for the relation, but for a step that copies rows, and with pages. */
+    /** What Spark plans for the relation, without the step that copies rows, and with pages. */
     private SparkPlan read(Seq columns, Filter filter, DataSourceV2ScanRelation relation)
             throws Exception {
         SparkPlan planned = (SparkPlan) sparks.apply(relation).head();
@@ -214,7 +214,7 @@ public final class Paging extends SparkStrategy {
         return planned.makeCopy(parts);
     }
 
-    /** The same captures opened anew, with what this query needs. */
+    /** The same captures opened again, with what this query needs. */
     private static ScanBuilder opened(
             Seq columns, List offered, DataSourceV2ScanRelation relation, StructType page)
             throws Exception {
@@ -228,7 +228,7 @@ public final class Paging extends SparkStrategy {
         return new PythonScanBuilder(source, SOURCE, page, new CaseInsensitiveStringMap(options));
     }
 
-    /** What the source can take of a condition; Spark looks at every row again. */
+    /** The part of a condition that the source understands; Spark checks every row again. */
     private static void offer(Expression condition, List found) {
         if (condition instanceof And) {
             offer(((And) condition).left(), found);
@@ -278,7 +278,7 @@ public final class Paging extends SparkStrategy {
         }
     }
 
-    /** A value that means the same in Python: a text, a whole number, or true; else null. */
+    /** A value that means the same in Python: a text, an integer, or true; else null. */
     private static Object plain(Object value) {
         if (value instanceof Literal) {
             value = ((Literal) value).value();
@@ -310,7 +310,7 @@ public final class Paging extends SparkStrategy {
         }
 
         // Some steps send those below them to workers, which know no class of ours, to look at
-        // their columns: then Spark's own step with the same ones stands for this. (Not private,
+        // their columns: then Spark's own step with the same ones replaces this. (Not private,
         // for Spark's compiler gives such methods other names.)
         public Object writeReplace() {
             return same;

@@ -1,16 +1,16 @@
 """What Spark does not do for data sources in Python, added to the planning of its queries.
 
-Spark takes Arrow from such a source and makes rows of it value by value, slowly, twice. It has the
-source read all columns, whichever a query needs, and keeps filters that it hands over for later
-queries, which then lack rows. With ``Paging.java`` a query reads the columns and rows that it
-needs, in pages (`wireloom.spark.paging.pages`), of which ``PageRows.java`` makes rows where Spark
-reads them.
+Spark takes Arrow from such a source and converts it to rows value by value, slowly, twice. It has
+the source read all columns, whichever a query needs, and reuses pushed filters for later queries,
+which then lack rows. With ``Paging.java`` a query reads the columns and rows that it needs, in
+pages (`wireloom.spark.paging.pages`), which ``PageRows.java`` turns into rows where Spark reads
+them.
 
-Planning is done on the driver, where Spark takes rules of others. This one is compiled by the
-compiler that Spark brings for the code it generates, and ``PageRows.java`` is handed out to workers
-as Spark hands out that code: nothing has to be built, sent to workers or put on a class path. Both
-stand on Spark's inner classes. Where those differ, as they may in a version to come, Spark plans as
-ever: slower, with the same rows.
+Planning happens on the driver, where Spark accepts custom rules. This one is compiled by the
+compiler that Spark ships for the code it generates, and ``PageRows.java`` reaches workers as Spark
+distributes that code: nothing has to be built, sent to workers or put on a class path. Both rely on
+Spark's internal classes. Where those differ, as they may in a future version, Spark plans as usual:
+slower, with the same rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["SETTING", "add_paging"]
 
 SETTING: Final = "spark.wireloom.paging"
-"""With ``false`` in a session's settings, Spark plans all by itself."""
+"""If ``false`` in a session's settings, Spark plans without the rule."""
 
 _HERE: Final = Path(__file__).parent
 _RULE: Final = "Paging"
@@ -35,9 +35,9 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 def add_paging(spark: SparkSession) -> bool:
-    """Have a session read captures in pages; whether it does now.
+    """Have a session read captures in pages; return whether it does now.
 
-    Not with Spark Connect, where the driver is somebody else's.
+    Not with Spark Connect, where the driver is another process.
     """
     from py4j.protocol import Py4JError
 
@@ -53,7 +53,7 @@ def add_paging(spark: SparkSession) -> bool:
 
 
 def _add(gateway: Any, session: Any) -> None:
-    """Put the rule before those that the session has, if it is not there.
+    """Put the rule before the session's others, unless it is there already.
 
     Raises:
         Py4JError: this Spark does not have what the rule needs.

@@ -1,7 +1,7 @@
-"""Batches → pages: what Spark's rows are made of, in a form that takes little time to read.
+"""Batches → pages: rows for Spark, in a form that is fast to read.
 
-A page is the buffers of a batch behind a table of where they are, all in the machine's own byte
-order and places counted from the page's start::
+A page is a table of offsets, counted from the page's start, and the buffers of a batch that they
+point to, all in the machine's own byte order::
 
     rows, columns                                           4 bytes each
     form, validity, values, offsets, texts, length of texts 4 bytes each, for every column
@@ -9,8 +9,8 @@ order and places counted from the page's start::
     zeros                                                   8 bytes
 
 Columns without a value have no buffers, and those without a null no validity. Texts have offsets;
-those that repeat have numbers as values, of texts that are in the page once. Lists of texts have
-the number of the first text of each. ``PageRows.java`` makes rows of them.
+repeated texts are in the page once, and the values are their numbers. Lists of texts have the
+number of the first text of each. ``PageRows.java`` turns pages into rows.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _HAS_NULLS: Final = 2
 _IS_CODED: Final = 4
 _IS_SHORT: Final = 8
 _MOST: Final = 8 << 20
-"""Bytes of a page, but for rows that are large: Spark holds it three times."""
+"""Bytes of a page, except for large rows: Spark holds it three times."""
 
 
 def pages(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """A batch as pages, one in each of the batches that Spark is given."""
     rows = batch.num_rows
-    # Of eight, so that the bits of nulls start with a byte.
+    # Multiples of eight, so that the bits of nulls start at a byte.
     size = sum(_size(column) for column in batch.columns)
     step = max(8, rows * _MOST // max(1, size) // 8 * 8)
     for first in range(0, rows, step):
@@ -47,7 +47,7 @@ def pages(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _size(column: pa.Array) -> int:
-    """Bytes that are cut with the rows."""
+    """Bytes that are divided with the rows."""
     rows = column.indices if isinstance(column, pa.DictionaryArray) else column
     size: int = rows.nbytes
     return size
@@ -61,7 +61,7 @@ class _Parts:
         self.parts: list[bytes | memoryview] = []
 
     def add(self, data: memoryview) -> int:
-        """Put a buffer behind the others; where it is."""
+        """Append a buffer; return its offset."""
         at = self.size
         fill = -len(data) % 8
         self.parts.append(data)
@@ -98,7 +98,7 @@ def _column(column: pa.Array, parts: _Parts) -> tuple[int, int, int, int, int, i
         offsets, texts, length = _texts(column.values.slice(low, high - low), parts)
         return form, validity, values, offsets - 4 * low, texts, length
     if isinstance(column, pa.DictionaryArray) and len(column.dictionary) > count:
-        column = column.dictionary_decode()  # or each of many pages would have all texts
+        column = column.dictionary_decode()  # else each of many pages would have all texts
         first = column.offset
     if isinstance(column, pa.DictionaryArray):
         width = column.indices.type.bit_width // 8
