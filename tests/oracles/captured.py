@@ -145,8 +145,12 @@ def captured_rows(events: Iterable[Event], format: str, *, include_raw: bool = F
             )
         elif isinstance(event, Suspect):
             key = _key(event.stream, event.offset, event.length, _known(event.ts_ns))
-            row = {"layer": "stream", "format": format, "code": "suspect"}
-            row["failed_at"] = event.offset
+            row = {
+                "layer": "stream",
+                "format": format,
+                "code": "suspect",
+                "failed_at": event.offset,
+            }
             dropped.setdefault(event.stream.number, []).append(
                 key | row | {"field": "", "raw": b""}
             )

@@ -15,10 +15,10 @@ import pytest
 pytest.importorskip("pyspark")
 
 from wireloom.formats import REGISTRY, _load
+from wireloom.spark.offsets import Tail
 from wireloom.spark.options import SourceOptions
 from wireloom.spark.source import WireloomReader
 from wireloom.spark.streaming import WireloomStreamReader
-from wireloom.spark.offsets import Tail
 
 TOYS = Path(__file__).parents[1] / "conformance"
 
