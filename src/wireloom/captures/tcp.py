@@ -3,12 +3,12 @@
 The policy, which the kernel applies packet by packet, so that the result does not depend on how the
 capture is cut into chunks:
 
-* **Streams.** One per direction. A SYN starts one at the byte behind it; without a SYN it starts with
-  the first payload. Another SYN, or three segments in a row far away from what is expected, end it
-  and start the next one between the same ports (``#2``); the first two of the three are set aside
-  until then, and dropped as ``stray`` if no third comes. FIN and RST close it; what comes after
-  that between the same ports is a new stream. VLAN, tunnel and interface make no difference: the
-  same segment captured twice is one segment and a duplicate.
+* **Streams.** One per direction. A SYN starts one at the byte behind it; without a SYN it starts
+  with the first payload. Another SYN, or three segments in a row far away from what is expected,
+  end it and start the next one between the same ports (``#2``); the first two of the three are set
+  aside until then, and dropped as ``stray`` if no third comes. FIN and RST close it; what comes
+  after that between the same ports is a new stream. VLAN, tunnel and interface make no difference:
+  the same segment captured twice is one segment and a duplicate.
 * **Keep-alive.** A zero byte alone, not pushed, with which a capture starts is no data but the
   byte before the stream; dropped as ``before_start``.
 * **Tunnels.** Packets in PPP, PPPoE, MPLS, GRE (ERSPAN too), IP in IP, EtherIP and behind

@@ -6,20 +6,14 @@ are up to its owner: an event asks, a method answers. It holds no socket and no 
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
-from itertools import count
-from typing import Any, ClassVar, Literal
+from typing import Any
 
-from wireloom.errors import DecodeError, StateError
-from wireloom.formats.blaze.body import encode_nclass
+from wireloom.errors import StateError
 from wireloom.formats.blaze.codes import (
     Action,
     BlazeCode,
-    ConnectionResult,
     DisconnectReason,
     DownloadType,
     Encoding,
@@ -29,132 +23,43 @@ from wireloom.formats.blaze.codes import (
     SubscriptionMode,
     SubscriptionResult,
     SubscriptionType,
-    TransactionResult,
-    TransactionType,
 )
-from wireloom.formats.blaze.dialects import DOCUMENT, enum_of, get_dialect
-from wireloom.formats.blaze.model import Model
-from wireloom.formats.blaze.nclass import NClassValue
 from wireloom.formats.blaze.packets import (
     VERSION,
-    ConnectionResponse,
     Disconnected,
     Heartbeat,
     SubscriptionEvent,
     SubscriptionRequest,
     SubscriptionResponse,
     SubscriptionStopResponse,
-    TestRequest,
-    TransactionRequest,
-    TransactionResponse,
 )
-from wireloom.formats.blaze.session.base import BlazeSession
 from wireloom.formats.blaze.session.events import (
-    Connected,
     ConnectionRequested,
     DownloadWanted,
-    SessionClosed,
     SessionEvent,
     SubscriptionEnded,
     SubscriptionRequested,
-    TransactionAborted,
-    TransactionRequested,
-    TxId,
 )
-from wireloom.formats.blaze.session.quick import ACK, ACK_HEAD, REQUEST, REQUEST_HEAD, WORD, Numbers
+from wireloom.formats.blaze.session.quick import ACK, ACK_HEAD, REQUEST_HEAD, WORD
+from wireloom.formats.blaze.session.serverbase import OPEN, ServerSettings
+from wireloom.formats.blaze.session.servertx import ServerTransactions
 from wireloom.formats.blaze.session.states import (
-    SERVER,
-    SERVER_TRANSACTION,
     Act,
     ServerState,
     Service,
-    Work,
 )
 from wireloom.formats.blaze.session.subscriptions import (
     Change,
-    EventIds,
     Outgoing,
     ServerSubscription,
 )
-from wireloom.wire import DEFAULT_LIMITS, Limits
 
 __all__ = ["ServerSession", "ServerSettings"]
 
-_OPEN = (ServerState.CONNECTED, ServerState.DRAINING)
 _WITH_CONNID = {"TSTREQ", "HRTBET", "DSCOND", "TXRQST", "SBSREQ"}
-_REASONS = {
-    Act.VIOLATION: DisconnectReason.UNSPECIFIED_REASON,
-    Act.INACTIVITY: DisconnectReason.PEER_INACTIVITY,
-    Act.CLOSE: DisconnectReason.SERVER_IS_GOING_DOWN,
-    Act.DRAIN: DisconnectReason.SERVER_IS_GOING_DOWN,
-    Act.DONE: DisconnectReason.SERVER_IS_GOING_DOWN,
-}
-_TXPRID_AT = 20
-_ACCEPTED = SERVER_TRANSACTION.after(Work.RECEIVED, Act.ACCEPT)
 
 
-@lru_cache
-def _numbers(dialect: str) -> Numbers:
-    return Numbers(get_dialect(dialect))
-
-
-@dataclass(frozen=True, slots=True)
-class ServerSettings:
-    """What a server grants and how long it waits; times are in seconds."""
-
-    dialect: str = DOCUMENT
-    model: Model | None = None
-    """If given, bodies are checked and decoded, and only its classes are accepted; else all are."""
-    limits: Limits = DEFAULT_LIMITS
-    versions: tuple[int, int] = (VERSION, VERSION)
-    """The oldest and the newest PROVER that is served."""
-    handshake_timeout: float = 10.0
-    """How long to wait for CONREQ; the round trip of a slow line is far shorter."""
-    heartbeat_limits: tuple[int, int] = (1, 255)
-    """The shortest and the longest interval that is granted; 255 is the most that fits."""
-    is_heartbeat_required: bool = False
-    """Whether 0, no duty, is answered with the longest interval allowed."""
-    transaction_types: frozenset[int] = frozenset({TransactionType.NCLASS})
-    """TXTYPEs that the application handles."""
-    transaction_timeout: float = 30.0
-    """How long the application may take to answer."""
-    max_flying: int = 1024
-    """Unanswered transactions of one connection; more are refused with 3."""
-    max_completed: int = 4096
-    """Ids of answered transactions that are remembered, to recognise repeated ones."""
-    is_strict: bool = False
-    """Refuse transaction ids with zeros (erratum E35)."""
-    window: int = 1
-    """Events of a subscription that may be without an acknowledgement; 2017 clients need 1."""
-    has_cumulative_acks: bool = False
-    """Whether an acknowledgement counts for all events that were sent before."""
-    max_queue: int = 10_000
-    """Changes that may wait in one subscription; `overflow` says what happens beyond that."""
-    overflow: Literal["stop", "conflate"] = "stop"
-    """End a subscription that is too slow with code 3, or switch it to the last of each object."""
-    max_subscriptions: int = 256
-    """Subscriptions of one connection; more are refused with 3."""
-    download_batch: int = 256
-    """Rows that are asked for at once."""
-    high_water: int = 1 << 18
-    """Unsent bytes at which no further events are written."""
-    idle_timeout: float = 0.0
-    """Silence after which a client without a heartbeat is asked for one; 0: never."""
-    drain_timeout: float = 10.0
-    """How long to wait for pending transactions when the broker shuts down."""
-    clock_offset: float = 0.0
-    """Unix time minus `now`, for the stamps of heartbeats."""
-
-
-@dataclass(slots=True)
-class _Flying:
-    state: Work
-    deadline: float
-    encoding: Encoding | None
-    wants_result: bool
-
-
-class ServerSession(BlazeSession):
+class ServerSession(ServerTransactions):
     """The server's side of one connection.
 
     Args:
@@ -162,237 +67,6 @@ class ServerSession(BlazeSession):
         now: the time at which the connection was accepted.
         event_ids: the broker's counters of SEVTID; its own if there is only one session.
     """
-
-    transitions: ClassVar = SERVER
-
-    def __init__(
-        self,
-        settings: ServerSettings | None = None,
-        now: float = 0.0,
-        *,
-        event_ids: EventIds | None = None,
-    ) -> None:
-        self.settings = given = settings or ServerSettings()
-        super().__init__(given.dialect, given.model, given.limits, given.clock_offset)
-        self.subscriptions: dict[int, ServerSubscription] = {}
-        """Subscriptions that were started, by SBSRID."""
-        self.events_sent = 0
-        """Events of all subscriptions so far."""
-        self._event_ids = event_ids or EventIds()
-        self._requested: dict[int, SubscriptionRequested] = {}
-        self._flying: OrderedDict[TxId, _Flying] = OrderedDict()
-        self._ended: list[SessionEvent] = []
-        self._completed: OrderedDict[TxId, None] = OrderedDict()
-        self._sbsrids = count(1)
-        self._numbers = _numbers(self.dialect.name)
-        self._at_once = 0  # bytes of events written since `data_to_send`
-        self._hbtsec = 0
-        self._last_received = now
-        self._test_sent: float | None = None
-        self._timers.set(Act.TIMEOUT, now + given.handshake_timeout)
-
-    # -- connection (SPEC §8.1)
-
-    def accept(self, connid: int, now: float) -> list[SessionEvent]:
-        """Accept the client, with the heartbeat it wants or the nearest that is allowed.
-
-        Raises:
-            StateError: there is no connection request.
-        """
-        self._move(Act.ACCEPT)
-        least, most = self.settings.heartbeat_limits
-        wanted = self._hbtsec
-        if wanted == 0:
-            agreed = most if self.settings.is_heartbeat_required else 0
-        else:
-            agreed = min(max(wanted, least), most)
-        self.connid, self.heartbeat = connid, agreed
-        is_reserved = agreed != wanted
-        self._write(
-            ConnectionResponse(
-                conres=ConnectionResult.ACCEPTED_WITH_RESERVE
-                if is_reserved
-                else ConnectionResult.ACCEPTED,
-                errcod=RefusalCode.SERVER_HAS_CHANGED_HEARTBEAT_INTERVAL
-                if is_reserved
-                else RefusalCode.NO_ERROR,
-                agrhbt=agreed,
-                connid=connid,
-            )
-        )
-        self._timers.cancel(Act.TIMEOUT)
-        self._wind_up(now)
-        return [Connected(connid, agreed, is_reserved)]
-
-    def refuse(self, code: RefusalCode, now: float) -> list[SessionEvent]:
-        """Refuse the client, and close.
-
-        Raises:
-            StateError: there is no connection request.
-        """
-        if self.state is not ServerState.DECIDING:
-            raise StateError("there is no connection request to refuse")
-        return self._refuse(code, now)
-
-    def veto(self, now: float) -> list[SessionEvent]:
-        """Refuse the client because the application does not want it.
-
-        Raises:
-            StateError: there is no connection request.
-        """
-        if self.state is not ServerState.DECIDING:
-            raise StateError("there is no connection request to refuse")
-        errors = enum_of(self.dialect, "errcod")
-        if errors is not None and "APPLICATION_REFUSED" in errors.__members__:
-            return self._refuse(errors["APPLICATION_REFUSED"], now)
-        return self._refuse(RefusalCode.UNSPECIFIED_REASON, now)
-
-    def _refuse(self, code: IntEnum, now: float) -> list[SessionEvent]:
-        self._write(ConnectionResponse(conres=ConnectionResult.REFUSED, errcod=code))
-        return self._end(Act.REFUSE, now, detail=f"refused: {code.name}")
-
-    def drain(self, now: float) -> list[SessionEvent]:
-        """The broker shuts down: let pending transactions end, then send DSCOND 4.
-
-        Raises:
-            StateError: it is already shutting down.
-        """
-        if self.state is ServerState.DECIDING:
-            return self._refuse(RefusalCode.SERVER_IS_GOING_DOWN, now)
-        if self.state is ServerState.ACCEPTED:
-            return self._end(Act.DRAIN, now, detail="the server goes down")
-        self._move(Act.DRAIN)
-        self._timers.set(Act.DRAIN, now + self.settings.drain_timeout)
-        return self._drained(now)
-
-    def _drained(self, now: float) -> list[SessionEvent]:
-        if self.state is ServerState.DRAINING and not self._flying:
-            return self._end(Act.DONE, now, detail="the server goes down")
-        return []
-
-    def disconnect(self, reason: DisconnectReason, now: float) -> list[SessionEvent]:
-        """End the connection for a reason that the owner gives."""
-        return [] if self.is_closed else self._end(Act.CLOSE, now, reason=reason)
-
-    def close(self) -> None:
-        """Send DSCOND 4 and end. What was pending is not reported: see `disconnect`."""
-        if not self.is_closed:
-            self._end(Act.CLOSE, self._last_received)
-
-    def _end(
-        self,
-        act: Act,
-        now: float,
-        *,
-        detail: str = "",
-        reason: IntEnum | int | None = None,
-    ) -> list[SessionEvent]:
-        was = self.state
-        by: Literal["peer", "us", "lost"] = (
-            "lost" if act is Act.LOST else "peer" if act is Act.DSCOND else "us"
-        )
-        events, self._ended = self._ended, []
-        for txid, flying in self._flying.items():
-            if act is Act.DSCOND or act is Act.LOST:
-                code = BlazeCode.CLIENT_ABORTED
-            else:
-                code = BlazeCode.SERVER_ABORTED
-                self._answer(txid, code)
-            flying.state = SERVER_TRANSACTION.after(flying.state, Act.LOST)
-            events.append(TransactionAborted(txid, code))
-        self._flying.clear()
-        # Before anything else is distributed: an event for a connection that is gone is a bug.
-        for sbsrid, subscription in self.subscriptions.items():
-            subscription.step(Act.LOST)
-            events.append(SubscriptionEnded(sbsrid, "lost"))
-        self.subscriptions.clear()
-        self._requested.clear()
-        if by == "us" and act is not Act.REFUSE:
-            if reason is None:
-                reason = _REASONS.get(act, DisconnectReason.UNSPECIFIED_REASON)
-                if act is Act.VIOLATION and was not in _OPEN:
-                    reason = DisconnectReason.INVALID_CONNECTION_STATUS
-            if act is Act.TIMEOUT:
-                reason = None  # no CONREQ has come: there is no session to end
-            else:
-                self._write(Disconnected(disres=reason))
-        self._move(act)
-        return [*events, SessionClosed(reason, by, detail)]
-
-    def _violation(
-        self, detail: str, now: float, reason: DisconnectReason | None = None
-    ) -> list[SessionEvent]:
-        self.counts["violations"] += 1
-        return self._end(Act.VIOLATION, now, detail=detail, reason=reason)
-
-    # -- time (SPEC §8.2)
-
-    def test(self, now: float) -> None:
-        """Ask the client for a heartbeat; if none comes in time, the connection ends.
-
-        Raises:
-            StateError: there is no connection.
-        """
-        if self.state not in _OPEN:
-            raise StateError(f"no test request in state {self.state.name}")
-        self._write(TestRequest(tmstmp=self._tmstmp(now)))
-        if self.behaviour.has_heartbeat:
-            self._test_sent = now
-            self._timers.set(Act.INACTIVITY, now + self._grace)
-
-    def excuse(self, now: float) -> None:
-        """Excuse the client's silence so far: the owner was not reading from it."""
-        if not self.is_closed:
-            self._wind_up(now)
-
-    @property
-    def _interval(self) -> float:
-        return self.heartbeat or self.settings.idle_timeout
-
-    @property
-    def _grace(self) -> float:
-        return max(2.0, self._interval / 2)
-
-    def _alive(self, now: float) -> None:
-        if now != self._last_received or self._test_sent is not None:  # not from the same chunk
-            self._wind_up(now)
-
-    def _wind_up(self, now: float) -> None:
-        self._last_received = now
-        self._test_sent = None
-        interval = self.heartbeat or self.settings.idle_timeout
-        if self._state in _OPEN and interval and self.behaviour.has_heartbeat:
-            self._timers.set(Act.INACTIVITY, now + interval)
-        else:
-            self._timers.cancel(Act.INACTIVITY)
-
-    def _timed_out(self, name: Act, now: float) -> list[SessionEvent]:
-        if name is Act.TIMEOUT:
-            return self._end(Act.TIMEOUT, now, detail="no connection request came in time")
-        if name is Act.DRAIN:
-            return self._end(Act.DONE, now, detail="the server goes down")
-        if name is Act.STOP:
-            ended, self._ended = self._ended, []
-            return ended
-        if name is Act.INACTIVITY:
-            if self._test_sent is None:
-                self.test(now)
-                return []
-            return self._end(Act.INACTIVITY, now, detail=f"silent since {self._last_received}")
-        return self._expire(now)
-
-    def _expire(self, now: float) -> list[SessionEvent]:
-        """Answer transactions that have timed out; they wait in the order of their deadlines."""
-        events: list[SessionEvent] = []
-        while self._flying:
-            txid, flying = next(iter(self._flying.items()))
-            if flying.deadline > now + 1e-6:
-                self._timers.set(Act.RESPOND, flying.deadline)
-                break
-            self._finish(txid, Act.TIMEOUT)
-            self._answer(txid, BlazeCode.TRANSACTION_TIMEOUT)
-            events.append(TransactionAborted(txid, BlazeCode.TRANSACTION_TIMEOUT))
-        return events + self._drained(now)
 
     # -- packets
 
@@ -414,65 +88,13 @@ class ServerSession(BlazeSession):
                     return [request]
         return super()._handle(frame, now)
 
-    def _good_request(self, frame: bytes, now: float) -> TransactionRequested | None:
-        """A transaction that is to be carried out; None if it may have to be refused."""
-        _, word, plid, svid, cnid, prid, _, clsenc, connid = REQUEST.unpack_from(frame)
-        txid = (plid, svid, cnid, prid)
-        action = self._numbers.actions.get(word >> 25 & 7)
-        encoding = self._numbers.encodings.get(clsenc >> 28)
-        nclsid = clsenc & 0xFFFFF
-        given = self.settings
-        if (
-            action is None
-            or encoding is None
-            or self.model is None
-            or not nclsid
-            or not prid
-            or connid != self.connid
-            or cnid != self.connid
-            or word >> 28 != TransactionType.NCLASS
-            or TransactionType.NCLASS not in given.transaction_types
-            or encoding not in self.behaviour.encodings
-            or (given.is_strict and not (plid and svid))
-            or txid in self._flying
-            or txid in self._completed
-            or len(self._flying) >= given.max_flying
-        ):
-            return None
-        body = frame[REQUEST.size :]
-        is_canonical = True
-        try:
-            value = self._object(nclsid, encoding, body, strict=True)
-        except DecodeError:
-            is_canonical = False
-            try:
-                value = self._object(nclsid, encoding, body)
-            except DecodeError:
-                return None
-        wants_result = bool(word >> 24 & 1)
-        deadline = now + given.transaction_timeout
-        if not self._flying:
-            self._timers.set(Act.RESPOND, deadline)
-        self._flying[txid] = _Flying(_ACCEPTED, deadline, encoding, wants_result)
-        return TransactionRequested(
-            txid,
-            TransactionType.NCLASS,
-            action,
-            wants_result,
-            nclsid,
-            encoding,
-            body,
-            value,
-            is_canonical,
-        )
-
     def _react(
         self, name: str, fields: dict[str, int], packet: Any, reason: str, now: float
     ) -> list[SessionEvent]:
         if name == "CONREQ":
             return self._conreq(fields, packet, now)
         invalid = DisconnectReason.INVALID_CONNECTION_STATUS
-        if self.state not in _OPEN:
+        if self.state not in OPEN:
             if name == "DSCOND" and packet is not None:
                 return self._dscond(packet, now)
             return self._violation(f"{name} before the connection is agreed", now, invalid)
@@ -513,144 +135,6 @@ class ServerSession(BlazeSession):
         self._move(Act.CONREQ)
         self._hbtsec = packet.hbtsec
         return [ConnectionRequested(packet.hbtsec)]
-
-    # -- transactions (SPEC §8.3)
-
-    @property
-    def flying(self) -> int:
-        """Transactions that have no answer yet."""
-        return len(self._flying)
-
-    def respond(
-        self,
-        txid: TxId,
-        now: float,
-        *,
-        code: BlazeCode = BlazeCode.NO_ERROR,
-        result: NClassValue | None = None,
-        is_ok: bool | None = None,
-    ) -> list[SessionEvent]:
-        """Answer a transaction; an answer that is no longer awaited is dropped and counted.
-
-        Args:
-            txid: its id.
-            now: the time.
-            code: why it failed; NO_ERROR: it did not.
-            result: the object that the client may have asked for, or that explains the code 7.
-            is_ok: the outcome, where the code does not imply it.
-
-        Raises:
-            EncodeError: the result cannot be written.
-        """
-        flying = self._flying.get(txid)
-        if flying is None:
-            self.counts["late_answers"] += 1
-            return []
-        is_good = code is BlazeCode.NO_ERROR if is_ok is None else is_ok
-        is_sent = flying.wants_result or code is BlazeCode.REASON_IN_RESULT_NCLASS
-        self._answer(txid, code, result if is_sent else None, flying.encoding, is_ok=is_good)
-        self._finish(txid, Act.RESPOND)
-        return self._drained(now)
-
-    def _finish(self, txid: TxId, act: Act) -> None:
-        flying = self._flying.pop(txid)
-        flying.state = SERVER_TRANSACTION.after(flying.state, act)
-        self._completed[txid] = None
-        if len(self._completed) > self.settings.max_completed:
-            self._completed.popitem(last=False)
-        if not self._flying:
-            self._timers.cancel(Act.RESPOND)
-
-    def _answer(
-        self,
-        txid: TxId,
-        code: BlazeCode,
-        result: NClassValue | None = None,
-        encoding: Encoding | None = None,
-        *,
-        is_ok: bool = False,
-    ) -> None:
-        if result is None and txid[2] and txid[3]:
-            self._send(self._numbers.response(is_ok, code, txid))
-            return
-        parts: dict[str, Any] = {}
-        if result is not None:
-            # The answer is encoded as the request was, except as a delta, which would have no base.
-            wanted = Encoding.ALL if encoding is Encoding.ALL else Encoding.INDEXNOTZERO
-            first = self.dialect.first_index_of(result.model)
-            body = encode_nclass(result, wanted, first_index=first)
-            parts = {"rescls": 1, "enctyp": wanted, "nclsid": result.nclass.id, "body": body}
-        self._write(
-            TransactionResponse(
-                txresl=TransactionResult.TXOK if is_ok else TransactionResult.TXKO,
-                blzcod=code,
-                txplid=txid[0],
-                txsvid=txid[1],
-                txcnid=txid[2],
-                txprid=txid[3],
-                **parts,
-            )
-        )
-
-    def _reject(self, txid: TxId, code: BlazeCode) -> list[SessionEvent]:
-        self.counts["rejected"] += 1
-        if txid[2] and txid[3]:
-            self._answer(txid, code)
-            return []
-        # An answer repeats the id, and the codec does not write one with zeros.
-        self._answer((txid[0], txid[1], 1, 1), code)
-        raw = bytearray(self._unsent.pop())
-        raw[_TXPRID_AT - 4 : _TXPRID_AT] = txid[2].to_bytes(4, "big")
-        raw[_TXPRID_AT : _TXPRID_AT + 4] = txid[3].to_bytes(4, "big")
-        self._send(bytes(raw))
-        return []
-
-    def _txrqst(
-        self, fields: dict[str, int], packet: TransactionRequest | None, now: float
-    ) -> list[SessionEvent]:
-        txid = (fields["txplid"], fields["txsvid"], fields["txcnid"], fields["txprid"])
-        if txid[2] != self.connid or not txid[3]:
-            return self._reject(txid, BlazeCode.INVALID_TRANSACTION_ID)
-        if self.settings.is_strict and not all(txid):
-            return self._reject(txid, BlazeCode.INVALID_TRANSACTION_ID)
-        if txid in self._flying:
-            return self._reject(txid, BlazeCode.TRANSACTION_ALREADY_FLYING)
-        if txid in self._completed:
-            return self._reject(txid, BlazeCode.DUPLICATED_TRANSACTION_ID)
-        if packet is None or not isinstance(packet.txactn, IntEnum) or not packet.txactn:
-            return self._reject(txid, BlazeCode.REQUEST_MALFORMED)
-        if packet.txtype not in self.settings.transaction_types:
-            return self._reject(txid, BlazeCode.REQUEST_UNSUPPORTED)
-        encoding = value = None
-        if packet.nclsid is not None and packet.enctyp is not None:
-            encoding = self.dialect.encoding(packet.enctyp)
-            if encoding not in self.behaviour.encodings:
-                return self._reject(txid, BlazeCode.REQUEST_UNSUPPORTED)
-            try:
-                value = self._object(packet.nclsid, encoding, packet.body)
-            except DecodeError:
-                return self._reject(txid, BlazeCode.REQUEST_MALFORMED)
-        if self.state is ServerState.DRAINING:
-            return self._reject(txid, BlazeCode.SERVER_ABORTED)
-        if len(self._flying) >= self.settings.max_flying:
-            return self._reject(txid, BlazeCode.SERVER_ERROR)
-        deadline = now + self.settings.transaction_timeout
-        state = SERVER_TRANSACTION.after(Work.RECEIVED, Act.ACCEPT)
-        self._flying[txid] = _Flying(state, deadline, encoding, bool(packet.rsclrq))
-        if len(self._flying) == 1:
-            self._timers.set(Act.RESPOND, deadline)
-        return [
-            TransactionRequested(
-                txid,
-                packet.txtype,
-                packet.txactn,
-                bool(packet.rsclrq),
-                packet.nclsid,
-                encoding,
-                packet.body,
-                value,
-            )
-        ]
 
     # -- subscriptions (SPEC §8.4)
 
