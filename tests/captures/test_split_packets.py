@@ -242,7 +242,7 @@ def test_a_compressed_file_is_one_range(tmp_path):
 
 def test_what_is_no_packet_capture_is_refused(write):
     path = write(struct.pack(">I", 0xCE13AA1F) + bytes(100))
-    with pytest.raises(OptionError, match="no pcap"):
+    with pytest.raises(OptionError, match="not a pcap"):
         packet_ranges(path, 2)
     with pytest.raises(OptionError, match="0 parts"):
         packet_ranges(path, 0)

