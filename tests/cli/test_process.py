@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -134,9 +135,14 @@ def test_an_interrupt_leaves_no_half_file(style: str, tmp_path: Path, stream: by
             ):
                 break
             time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
-        assert process.stderr.read() == b"interrupted\n"
+        # Python loses an exception that is raised in a callback of C: then one presses again.
+        for _ in range(3):
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(10)
+                break
+        assert process.wait(10) == 130
+        assert process.stderr.read().endswith(b"interrupted\n")
     assert list(folder.rglob("*")) == []
 
 
