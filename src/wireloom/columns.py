@@ -27,6 +27,7 @@ __all__ = [
     "Enums",
     "Exchange",
     "ExtraReaders",
+    "Failure",
     "Row",
     "Shape",
     "Table",
@@ -43,7 +44,7 @@ class Column:
 
     name: str
     type: str
-    """See `wireloom.arrow.types.arrow_type`."""
+    """One of the words that ``wireloom.arrow.types.arrow_type`` knows."""
     doc: str
 
 
@@ -130,11 +131,19 @@ class Failure(Protocol):
     """Why something could not be read: a `DecodeError`, or the `Problem` of a framer."""
 
     @property
-    def code(self) -> str: ...
+    def code(self) -> str:
+        """A fixed word for the kind of failure."""
+        ...
+
     @property
-    def reason(self) -> str: ...
+    def reason(self) -> str:
+        """The reason in words."""
+        ...
+
     @property
-    def path(self) -> str: ...
+    def path(self) -> str:
+        """The field in which it was met."""
+        ...
 
 
 def key_row(
