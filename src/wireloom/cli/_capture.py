@@ -263,10 +263,16 @@ def spare_pandas() -> None:
 
     Arrow looks for it whenever it meets a Python number; the import takes as long as reading a
     small capture. In other programs it must stay possible.
+
+    It looks now, once and for all: while it looks, it drops whatever is raised, and a Ctrl-C that
+    comes then would be lost. Call it before anything is opened for writing.
     """
     root = click.get_current_context().find_root().command
     if getattr(root, "is_program", False):
+        import pyarrow as pa
+
         sys.meta_path.insert(0, _NoPandas())
+        pa.array([0])
 
 
 class _NoPandas(MetaPathFinder):

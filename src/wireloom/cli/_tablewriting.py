@@ -108,12 +108,22 @@ def batches(
         quiet: no progress bar, and no word about an empty input.
         totals: where to count what becomes of every byte.
     """
+    spare_pandas()
+    return _batches(names, sources, settings, worker_count(names, workers), quiet, totals)
+
+
+def _batches(
+    names: Sequence[str],
+    sources: Sequence[Source],
+    settings: Settings,
+    workers: int,
+    quiet: bool,
+    totals: Totals | None,
+) -> Iterator[tuple[str, pa.RecordBatch]]:
     from wireloom.captures import Progress
     from wireloom.tabulate import tabulate
 
-    spare_pandas()
     done = 0
-    workers = worker_count(names, workers)
     with byte_bar(total_size(names), quiet) as show:
 
         def report(now: Progress) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 
 from wireloom.formats.nrep.extensions import (
     Extension,
@@ -34,7 +35,7 @@ _MAX_NAME = 64
 _LISTED = struct.Struct("<HH")
 
 
-class Negotiated:
+class Negotiated(ABC):
     """What `Table` does with extensions."""
 
     quotas: Quotas
@@ -43,14 +44,17 @@ class Negotiated:
     _apps: dict[bytes, list[Instance]]
     _watchers: dict[bytes, set[Peer]]
 
+    @abstractmethod
     def _fail(self, peer: Peer, why: str) -> None:
-        raise NotImplementedError
+        """End a connection that has broken the rules."""
 
+    @abstractmethod
     def _ignore(self, peer: Peer, why: str) -> None:
-        raise NotImplementedError
+        """Count what has no effect."""
 
+    @abstractmethod
     def _remove(self, instance: Instance) -> None:
-        raise NotImplementedError
+        """Forget an instance."""
 
     def _extension(self, peer: Peer, code: int, content: bytes, nonce: int, now: float) -> None:
         if code == Extension.CLIENT_HELLO:
