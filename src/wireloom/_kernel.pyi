@@ -768,6 +768,23 @@ class NaisScan:
 
 _NaisScan = NaisScan
 
+class Triage:
+    def __init__(
+        self,
+        scans: list[Any],
+    ) -> None: ...
+    def stream(
+        self,
+        data: Buffer,
+    ) -> int: ...
+    def datagrams(
+        self,
+        data: Buffer,
+        bounds: Buffer,
+    ) -> int: ...
+
+_Triage = Triage
+
 class WordProgram:
     def __init__(
         self,
@@ -1005,6 +1022,28 @@ class BodyTexts:
 
 _BodyTexts = BodyTexts
 
+class FlatClass:
+    def __init__(
+        self,
+        names: tuple[Any, ...],
+        kinds: Any,
+        sizes: Any,
+        reads: tuple[Any, ...],
+        packs: tuple[Any, ...],
+        first: int,
+    ) -> None: ...
+    def read(
+        self,
+        body: bytes,
+        has_zeros: bool,
+    ) -> Any: ...
+    def write(
+        self,
+        items: dict[Any, Any],
+    ) -> Any: ...
+
+_FlatClass = FlatClass
+
 class Kernel(Protocol):
     """What `wireloom.kernel.load` gives."""
 
@@ -1143,6 +1182,7 @@ class Kernel(Protocol):
     Frames: type[_Frames]
     Scan: type[_Scan]
     NaisScan: type[_NaisScan]
+    Triage: type[_Triage]
     WordProgram: type[_WordProgram]
     WordRows: type[_WordRows]
     @staticmethod
@@ -1198,3 +1238,15 @@ class Kernel(Protocol):
     Subscriptions: type[_Subscriptions]
     Bodies: type[_Bodies]
     BodyTexts: type[_BodyTexts]
+    @staticmethod
+    def cut_packets(
+        data: bytes,
+        pos: int,
+        max_size: int,
+        lengths: bytes,
+    ) -> tuple[Any, ...]: ...
+    @staticmethod
+    def join_packets(
+        packets: list[Any],
+    ) -> bytes: ...
+    FlatClass: type[_FlatClass]

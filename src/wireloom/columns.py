@@ -9,12 +9,12 @@ differently.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import IntEnum
+from dataclasses import dataclass, field, replace
+from enum import IntEnum, IntFlag
 from typing import TYPE_CHECKING, Any, Protocol
 
 from wireloom.errors import DecodeError, OptionError
-from wireloom.layout import Bits, Flat, Packet
+from wireloom.layout import Attribute, Bits, Blob, Flat, Items, Packet, attributes
 from wireloom.messages import Message
 from wireloom.wire import Limits
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from wireloom.arrow.bodies import Bodies
 
 __all__ = [
+    "FIXED_TABLES",
     "Column",
     "Columns",
     "Enums",
@@ -31,6 +32,8 @@ __all__ = [
     "Row",
     "Shape",
     "Table",
+    "column_name",
+    "declared_columns",
     "declared_shapes",
     "failure_row",
     "key_row",
@@ -184,6 +187,69 @@ def failure_row(
     }
 
 
+FIXED_TABLES = frozenset(("frames", "messages", "fields", "wide", "errors", "gaps", "accounting"))
+"""Names of tables, which a format cannot have."""
+
+_KEY_NAMES = frozenset(key_row("", "", 0, 0, None)) | {"type_code", "type_name"}
+
+
+def column_name(field: str) -> str:
+    """The column of a packet's field; one named like a column of every packet table gets a prefix.
+
+    >>> column_name("price"), column_name("source")
+    ('price', 'field_source')
+    """
+    return f"field_{field}" if field in _KEY_NAMES else field
+
+
+def _column_type(part: Attribute) -> str:
+    if isinstance(part, Bits):
+        if part.enum is not None and not issubclass(part.enum, IntFlag):
+            return "name"
+        return "i32" if part.width < 32 else "i64" if part.width < 64 else "decimal"
+    if isinstance(part, Items):
+        return "texts"
+    # Blobs of fixed length are ids: hex reads and joins better than bytes.
+    if isinstance(part, Blob) and (part.text or isinstance(part.length, int)):
+        return "text"
+    return "binary"
+
+
+def _column_doc(part: Attribute) -> str:
+    doc = part.doc
+    if isinstance(part, Bits) and _column_type(part) == "name":
+        return f"{doc}; a number that has no name stays a number" if doc else "by name, else number"
+    if isinstance(part, Items) or (isinstance(part, Blob) and isinstance(part.length, int)):
+        return f"{doc}, in hex" if doc else "in hex"
+    return doc
+
+
+_WIDER = ("i32", "i64", "decimal", "name")
+
+
+def declared_columns(packets: Iterable[type[Packet]]) -> tuple[Column, ...]:
+    """A column for every attribute of some packets, in wire order.
+
+    Numbers of several widths share the widest column, numbers and names one of names.
+
+    Raises:
+        TypeError: packets have an attribute of one name whose values do not fit one column.
+    """
+    columns: dict[str, Column] = {}
+    for packet in packets:
+        for attribute, part in attributes(packet.parts):
+            if attribute == "type":
+                continue  # it is the column type_code
+            name, type = column_name(attribute), _column_type(part)
+            before = columns.setdefault(name, Column(name, type, _column_doc(part)))
+            if type in _WIDER and before.type in _WIDER:
+                columns[name] = replace(before, type=max(type, before.type, key=_WIDER.index))
+            elif type != before.type:
+                reason = f"{attribute} is {type}, in another packet {before.type}; rename one"
+                raise TypeError(f"{packet.__name__}: {reason}")
+    return tuple(columns.values())
+
+
 def declared_shapes(packets: Sequence[type[Packet]]) -> list[Shape]:
     """Every form of some packets, as they are declared."""
     return [
@@ -202,7 +268,7 @@ class Columns:
     """How a format becomes columns; stateless."""
 
     payload: str | None = None
-    """The column of its packet table that may hold messages; also their path. None: its packets
+    """The field of its packets that may hold messages; also their path. None: its packets
     are asked (`Message.payloads`), one by one, which is slower."""
     payloads_in_messages: bool = False
     """Whether messages may also lie in parts of that payload, which only its packets know."""
@@ -242,9 +308,14 @@ class Columns:
         return declared_shapes(packets), {}
 
     def row(self, packet: Message) -> dict[str, Any]:
-        """The values of a packet's own columns, as the object path has them."""
-        assert isinstance(packet, Packet)
-        row: dict[str, Any] = {"type_code": packet.code, "type_name": packet.type_name}
+        """The values of a packet's own columns, as the object path has them.
+
+        A message that is not declared has its attributes in the columns of `extra`.
+        """
+        code = getattr(packet, "code", None)
+        row: dict[str, Any] = {"type_code": code, "type_name": packet.type_name}
+        if not isinstance(packet, Packet):
+            return row | {each.name: getattr(packet, each.name, None) for each in self.extra}
         for name, part in packet.codec.attributes.items():
             value = getattr(packet, name)
             if isinstance(value, IntEnum):
@@ -256,7 +327,7 @@ class Columns:
                 value = value.hex()
             elif isinstance(value, tuple):
                 value = [item.hex() for item in value]
-            row["type_code" if name == "type" else name] = value
+            row["type_code" if name == "type" else column_name(name)] = value
         return row
 
     def extra_readers(self, options: Mapping[str, Any]) -> ExtraReaders | None:

@@ -68,6 +68,7 @@ def test_small_batches_give_the_same_rows(name, batch_rows, kernel, is_slow):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 def test_mutants_in_every_way(name, kernel, is_slow):
     given = options_for(name)
@@ -96,6 +97,7 @@ def test_every_cut_and_every_bit_of_a_message(name, kernel, is_slow):
         check_messages(name, frames, kernel=kernel, options=options_for(name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WALKED)
 @settings(
     max_examples=20,

@@ -29,7 +29,7 @@ from wireloom.kernel.walk import tibmsg as kernel_tibmsg
 from wireloom.kernel.walk import tibrv as kernel_tibrv
 from wireloom.kernel.walk import walk
 from wireloom.nesting import MAX_BYTES
-from wireloom.nesting import MAX_DEPTH as MOST_CARRIED
+from wireloom.nesting import MAX_DEPTH as MOST_NESTED
 from wireloom.rows import MAX_PATH
 from wireloom.tables import table
 
@@ -89,7 +89,7 @@ def kernel():
 
 def test_limits_are_those_of_the_object_path():
     assert walk.MAX_DEPTH == contents._DEEPEST == MAX_DEPTH
-    assert (walk.MOST_CARRIED, walk.MOST_CARRIED_BYTES) == (MOST_CARRIED, MAX_BYTES)
+    assert (walk.MOST_NESTED, walk.MOST_NESTED_BYTES) == (MOST_NESTED, MAX_BYTES)
     assert walk._LONGEST_PATH == MAX_PATH
 
 

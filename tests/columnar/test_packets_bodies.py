@@ -12,7 +12,7 @@ from oracles.twins import batch_of
 
 from wireloom import kernel as kernels
 from wireloom.arrow.frames import Keys
-from wireloom.columnar.packets import PacketDecoder
+from wireloom.columnar.packettables import PacketDecoder
 from wireloom.errors import DecodeError, OptionError
 from wireloom.formats import get, tibmsg
 from wireloom.formats.blaze import (

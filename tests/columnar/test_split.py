@@ -11,7 +11,7 @@ import pytest
 import wireloom
 from wireloom import kernel as kernels
 from wireloom.columnar.framing import FrameScanner
-from wireloom.columnar.packets import PacketDecoder
+from wireloom.columnar.packettables import PacketDecoder
 from wireloom.columnar.split import map_frames, scan_parallel, seams
 from wireloom.formats import get, names
 from wireloom.formats.nrep import SocketData
@@ -126,6 +126,7 @@ def test_lines_of_text_between_frames(kernel):
     check("nais", b"only lines\n" * 100, kernel, (1, 5))
 
 
+@pytest.mark.slow
 def test_every_cut_of_a_short_stream(kernel):
     for name in names():
         data = b"".join(_samples(name)[:4]) + b"\xff\0" + b"".join(_samples(name)[:3])

@@ -12,7 +12,7 @@ import pytest
 
 from wireloom import kernel
 from wireloom.columnar.framing import scan_frames
-from wireloom.columnar.packets import PacketDecoder
+from wireloom.columnar.packettables import PacketDecoder
 from wireloom.formats import REGISTRY, _load
 from wireloom.tables import table
 

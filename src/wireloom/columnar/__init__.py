@@ -11,9 +11,9 @@
 
 from __future__ import annotations
 
+from wireloom.columnar.decoding import decode_bytes, decode_frames, infer_columns
 from wireloom.columnar.framing import FrameScanner, scan_frames
 from wireloom.columnar.messages import BATCH_ROWS, MessageDecoder
-from wireloom.columnar.reading import decode_bytes, decode_frames, infer_columns
 
 __all__ = [
     "BATCH_ROWS",

@@ -108,7 +108,8 @@ class FrameScanner:
         self._kernel = load() if kernel is None else kernel
         self._scan = self._columns.scan(self._kernel, self._framer, limits)
         self._new_frames = self._kernel.Frames
-        if self._scan is None:
+        self._is_kernel = self._scan is not None
+        if not self._is_kernel:
             self._scan = object_scan(
                 self._framer,
                 limits.max_frame,
@@ -220,8 +221,14 @@ class FrameScanner:
             else:
                 found.problems.append((pos, length))
 
+    @property
+    def kernel_scan(self) -> Any:
+        """The kernel's scanner; None if the format has none there."""
+        return self._scan if self._is_kernel else None
+
     def stands(self, data: Source) -> bool:
         """Whether some bytes, which are the whole stream, start with a frame."""
+        self._scan.start(0)  # it may remember a header of other bytes
         return bool(self._scan.stands_at(memoryview(data).cast("B"), 0, 1))
 
     def _is_text(self, kind: int, pos: int) -> bool:
@@ -333,7 +340,10 @@ class FrameScanner:
     def _other(self, data: memoryview, kind: int, pos: int, length: int) -> Problem | Text:
         offset = self._base + pos
         if isinstance(self._scan, FramerScan):
-            return replace(self._scan.records[pos], offset=offset)
+            record = self._scan.records[pos]
+            if isinstance(record, Text):
+                return replace(record, offset=offset)
+            return replace(record, offset=offset, at=record.at + offset - record.offset)
         raw = bytes(data[pos : pos + length])
         is_line = self._columns.is_line(kind)
         if is_line is not None:

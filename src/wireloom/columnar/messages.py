@@ -425,7 +425,7 @@ def _checked(tables: Iterable[str], columns: object) -> tuple[str, ...]:
         if name not in known:
             raise OptionError(f"no table {name!r} of messages; there are {', '.join(known)}")
     if ("wide" in found) != (columns is not None):
-        raise OptionError("the table wide and its columns go together")
+        raise OptionError("the table wide and its columns go together: name both or none")
     return found
 
 

@@ -19,9 +19,9 @@ from functools import lru_cache
 from itertools import product
 from typing import Any, Literal, cast
 
-from wireloom.columns import Shape
+from wireloom.columns import Shape, column_name
 from wireloom.kernel.words import wordops as words
-from wireloom.layout import Bits, Blob, Flat, Items, Packet, Rest, Varint, Word
+from wireloom.layout import Bits, Blob, Flat, Items, Packet, Rest, Varint, Word, member
 from wireloom.tables import Table
 
 __all__ = ["Output", "Program", "build_program"]
@@ -121,6 +121,10 @@ class _Builder:
                 self.name_outputs.append(name)
         found.forms.add(len(self.firsts) - 1)
         return found
+
+    def kind(self, name: str) -> str:
+        """The type of a wanted column; empty if it is not wanted."""
+        return self.table[name].type if name in self.table.names else ""
 
     def name_map(self, output: Output, width: int, names: Mapping[int, str]) -> None:
         """Give a column of names its map, once."""
@@ -274,12 +278,14 @@ class _Form:
                 self.name("type_name", bits, self.shape.type_names)
         elif bits.is_attribute:
             if bits.enum is not None and not issubclass(bits.enum, IntFlag):
-                self.name(bits.name, bits, self.builder.names_of(bits))
+                self.name(column_name(bits.name), bits, self.builder.names_of(bits))
             else:
-                self.number(bits.name, bits)
+                self.number(column_name(bits.name), bits)
 
     def number(self, name: str, bits: Bits) -> None:
-        kind = "i32" if bits.width < 32 else "i64"
+        kind = self.builder.kind(name) or "i64"
+        if kind not in ("i32", "i64"):
+            raise _UnreadableError(name)  # another packet has 64 bits or a name there
         output = self.builder.output(name, kind)
         if output is not None:
             code = words.OP_INT32 if kind == "i32" else words.OP_INT64
@@ -299,9 +305,10 @@ class _Form:
     def blob(self, part: Flat) -> None:
         assert isinstance(part, (Blob, Items, Rest))
         if part.name in self.key:
-            assert isinstance(part, Rest), "only what is left tells by its size"
+            if not isinstance(part, Rest):
+                raise _UnreadableError(part.name)  # only what is left tells by its size
             self.put(words.OP_KEY_SIZE, three=self.key[part.name])
-        output = self.builder.output(part.name, _blob_kind(part))
+        output = self.builder.output(column_name(part.name), _blob_kind(part))
         index = -1 if output is None else output.index
         match part:
             case Rest():
@@ -345,22 +352,55 @@ class _Probe:
         return self.values[name]
 
 
+class _Opaque:
+    """Stands in for a value of which the kernel cannot tell a flaw more than whether it is there.
+
+    What else is asked of it raises: a comparison, its length, its content.
+    """
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError("its value is not known")
+
+    def __bool__(self) -> bool:
+        raise TypeError("its value is not known")
+
+
+class _Filled(_Opaque):
+    """Also known not to be empty."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
+class _Empty(_Opaque):
+    """Also known to be empty."""
+
+    def __bool__(self) -> bool:
+        return False
+
+
 def _choices(part: Flat) -> Iterator[tuple[str, int, Sequence[Any]]]:
     """Name, bits and values of each attribute of a part, as far as a flaw may depend on them.
 
-    A number of many bits has no bits in the table: its presence may matter, but not its value.
+    A number of many bits has no bits in the table: its presence may matter, but not its value. Of
+    bytes and texts it matters whether they are empty.
     """
     if isinstance(part, Word):
         for bits in part.bits:
             if bits.is_attribute and bits.width <= _MAX_KEY_BITS:
-                yield bits.name, bits.width, range(1 << bits.width)
+                numbers: Sequence[int] = range(1 << bits.width)
+                if bits.enum is not None:
+                    numbers = [member(bits.enum, number) for number in numbers]
+                yield bits.name, bits.width, numbers
             elif bits.is_attribute:
-                yield bits.name, 0, (0, 1, bits.mask)
-    elif isinstance(part, Items):
-        yield part.name, 1, ((), (b"",))
-    elif isinstance(part, (Blob, Rest)):
-        is_text = isinstance(part, Blob) and part.text
-        yield part.name, 1, ("", "x") if is_text else (b"", b"x")
+                yield bits.name, 0, (_Opaque(),)
+    elif isinstance(part, Blob) and isinstance(part.length, int):
+        yield part.name, 0, (_Filled(),)
+    elif isinstance(part, (Blob, Items, Rest)):
+        yield part.name, 1, (_Empty(), _Filled())
 
 
 def _flaws(shape: Shape) -> tuple[dict[str, int], list[int]]:
@@ -376,24 +416,30 @@ def _flaws(shape: Shape) -> tuple[dict[str, int], list[int]]:
         for name, width, each in _choices(part):
             choices[name] = width, each
             values[name] = each[0]
+    conditional = {part.name for part in shape.parts if isinstance(part, Blob) and part.when}
     seen: set[str] = set()
     names: list[str] = []
     table: list[int] = []
     while not table or sorted(seen & choices.keys()) != names:
         names = sorted(seen & choices.keys())
+        if seen & conditional:
+            raise _UnreadableError(f"{shape.name}: its flaws depend on parts that may be absent")
         if sum(choices[name][0] for name in names) > _MAX_KEY_BITS:
             raise _UnreadableError(f"{shape.name}: its flaws depend on too many bits")
         found: dict[int, int] = {}
-        for chosen in product(*(choices[name][1] for name in names)):
+        for places in product(*(range(len(choices[name][1])) for name in names)):
             index = low = 0
-            for name, value in zip(names, chosen, strict=True):
+            chosen = dict(values)
+            for name, place in zip(names, places, strict=True):
                 width, each = choices[name]
-                index |= each.index(value) << low if width else 0
+                index |= place << low
                 low += width
-            probe = _Probe(values | dict(zip(names, chosen, strict=True)), seen)
-            is_flawed = int(shape.cls.flaw(cast("Packet", probe)) is not None)
-            if found.setdefault(index, is_flawed) != is_flawed:
-                raise _UnreadableError(f"{shape.name}: its flaws depend on a large number")
+                chosen[name] = each[place]
+            try:
+                flaw = shape.cls.flaw(cast("Packet", _Probe(chosen, seen)))
+            except Exception as error:  # whatever it does with a value that is not known
+                raise _UnreadableError(f"{shape.name}: only a packet can tell its flaws") from error
+            found[index] = int(flaw is not None)
         table = [found[index] for index in range(len(found))]
     if not any(table):
         return {}, []
@@ -415,7 +461,8 @@ def _selector(shapes: Sequence[Shape], readable: set[int]) -> tuple[list[int], l
     readable shapes are chosen, and none by a code of so many bits that the table would be huge.
     """
     at = 0
-    for part in shapes[0].parts:
+    parts = shapes[0].parts if shapes else ()
+    for part in parts:
         if not isinstance(part, Word):
             break
         chosen = {bits.derived: bits for bits in part.bits if bits.derived in ("code", "words")}
@@ -440,10 +487,7 @@ def _selector(shapes: Sequence[Shape], readable: set[int]) -> tuple[list[int], l
         at += part.size
     # Without a code that distinguishes forms, there can only be one.
     has_code = any(
-        bits.derived == "code"
-        for part in shapes[0].parts
-        if isinstance(part, Word)
-        for bits in part.bits
+        bits.derived == "code" for part in parts if isinstance(part, Word) for bits in part.bits
     )
     is_known = len(shapes) == 1 and 0 in readable and not has_code
     return [0, 1, 0, 0, 0], [0 if is_known else NO_FORM]

@@ -26,13 +26,14 @@ from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from wireloom.arrow.arrays import allocate
 from wireloom.formats._tib.decimals import is_decimal_hint, scale
 from wireloom.formats._tib.texts import parse_date, parse_time
 from wireloom.tables import DECIMAL_SCALE, Table, arrow_type, wide_column, wide_table
 
-__all__ = ["Choice", "choose", "wide_array", "wide_cells", "wide_value"]
+__all__ = ["Choice", "choose", "kinds_of_rows", "wide_array", "wide_cells", "wide_value"]
 
 KINDS: Final = (
     "i64",
@@ -126,14 +127,31 @@ class Inference:
         return {name: _common(types) for name, types in self._seen.items()}
 
 
+_TYPED: Final = (
+    ("value_date", "date"),
+    ("value_time", "time"),
+    ("value_ts_ns", "timestamp"),
+    ("value_decimal", "decimal"),
+    ("value_real", "f64"),
+)
+"""Columns of `fields` with a value of one type; the first that is filled decides."""
+
+
+def kinds_of_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """One row of `fields` for each kind of row in a batch: however many rows, few are returned.
+
+    Instead of its values a row says which it has: all that `Inference` looks at.
+    """
+    nothing = pa.scalar(None, pa.bool_())
+    columns = {name: batch.column(name).cast(pa.string()) for name in ("name", "type")}
+    for name in (*(column for column, _ in _TYPED), "value_int", "value_text"):
+        columns[name] = pc.if_else(pc.is_valid(batch.column(name)), True, nothing)
+    rows: list[dict[str, Any]] = pa.table(columns).group_by(list(columns)).aggregate([]).to_pylist()
+    return rows
+
+
 def _type_of(row: Mapping[str, Any]) -> str:
-    for column, type in (
-        ("value_date", "date"),
-        ("value_time", "time"),
-        ("value_ts_ns", "timestamp"),
-        ("value_decimal", "decimal"),
-        ("value_real", "f64"),
-    ):
+    for column, type in _TYPED:
         if row[column] is not None:
             return type
     if row["value_int"] is not None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 else:
     Kernel = ModuleType | SimpleNamespace
 
-__all__ = ["Kernel", "SlowKernelWarning", "interpreted", "is_compiled", "load"]
+__all__ = ["Kernel", "SlowKernelWarning", "either", "interpreted", "is_compiled", "load"]
 
 _SLOW = (
     "the compiled kernel is missing, so the interpreted one is used, which is about 100 times "
@@ -57,6 +57,11 @@ def _compiled() -> ModuleType | None:
 def is_compiled() -> bool:
     """Whether `load` gives the compiled kernel."""
     return _compiled() is not None and os.environ.get("WIRELOOM_KERNEL") != "interpreted"
+
+
+def either() -> Kernel:
+    """Like `load`, without the warning: for what is quick enough interpreted."""
+    return cast("Kernel", _compiled() if is_compiled() else interpreted())
 
 
 def load() -> Kernel:

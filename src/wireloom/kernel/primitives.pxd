@@ -34,6 +34,7 @@ cdef extern from *:
     unsigned long long wireloom_load64(const unsigned char* at, int big) noexcept nogil
     void wireloom_store64(unsigned char* at, unsigned long long value) noexcept nogil
 from libc.string cimport memcpy
+cdef inline const unsigned char* bytes_at(bytes data) except NULL
 cdef inline bint room(Py_ssize_t pos, Py_ssize_t end, long long size) noexcept nogil
 cdef inline unsigned int u8(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
 cdef inline unsigned int be16(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
@@ -45,7 +46,8 @@ cdef inline unsigned long long le64(const unsigned char* data, Py_ssize_t pos, P
 cdef inline unsigned long long low_bytes(const unsigned char* data, Py_ssize_t pos, Py_ssize_t size, Py_ssize_t end) noexcept nogil
 cdef inline void copy_bytes(unsigned char* out, Py_ssize_t at, const unsigned char* data, Py_ssize_t pos, Py_ssize_t stop, Py_ssize_t end) noexcept nogil
 cdef inline bint copy_short(unsigned char* out, Py_ssize_t at, const unsigned char* data, Py_ssize_t pos, Py_ssize_t stop, Py_ssize_t end) noexcept nogil
-cdef inline bint is_alike(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end, const unsigned long long* words, const unsigned long long* masks) noexcept nogil
+cdef inline bint is_alike(const unsigned char* data, Py_ssize_t pos, Py_ssize_t stop, Py_ssize_t end, const unsigned long long* words, const unsigned long long* masks) noexcept nogil
 cdef Py_ssize_t find_zero(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
 cdef Py_ssize_t count_zeros(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
+cdef unsigned long long sum_words(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
 cdef bint is_ascii(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil

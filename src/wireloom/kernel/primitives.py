@@ -13,6 +13,7 @@ __all__ = [
     "be16",
     "be32",
     "be64",
+    "bytes_at",
     "copy_bytes",
     "copy_short",
     "count_zeros",
@@ -24,11 +25,17 @@ __all__ = [
     "le64",
     "low_bytes",
     "room",
+    "sum_words",
     "u8",
 ]
 
 _TOP_BITS = cython.declare(cython.ulonglong, 0x8080808080808080)
 _ONES = cython.declare(cython.ulonglong, 0x0101010101010101)
+
+
+def bytes_at(data):
+    """Where the bytes of an object are; it must be kept as long as they are read."""
+    return data
 
 
 def room(pos, end, size):
@@ -149,23 +156,28 @@ def copy_short(out, at, data, pos, stop, end):
     return True
 
 
-def is_alike(data, pos, end, words, masks):
-    """Whether all bytes of ``data[pos:end]`` that the masks select equal those of the words.
+def is_alike(data, pos, stop, end, words, masks):
+    """Whether all bytes of ``data[pos:stop]`` that the masks select equal those of the words.
 
-    There are as many words and masks as the bytes need.
+    There are as many words and masks as the bytes need. A word that they do not fill is that of the
+    last eight of them, or of all if there are fewer.
     """
     other: cython.ulonglong = 0
-    count: cython.Py_ssize_t = (end - pos) >> 3
+    count: cython.Py_ssize_t = (stop - pos) >> 3
     i: cython.Py_ssize_t
+    if stop > end:
+        return False
+    if stop - pos & 7:
+        if count:
+            other = (le64(data, stop - 8, stop) ^ words[count]) & masks[count]
+        else:
+            other = (low_bytes(data, pos, stop - pos, end) ^ words[0]) & masks[0]
     # No branches in the loop, so that compilers take several words at a time.
     for i in range(count):
         if cython.compiled:
             other |= (wireloom_load64(cython.address(data[pos + 8 * i]), 0) ^ words[i]) & masks[i]
         else:
             other |= (le64(data, pos + 8 * i, end) ^ words[i]) & masks[i]
-    pos += 8 * count
-    if pos < end:
-        other |= (low_bytes(data, pos, end - pos, end) ^ words[count]) & masks[count]
     return other == 0
 
 
@@ -190,6 +202,20 @@ def count_zeros(data, pos, end):
         found += data[pos] == 0
         pos += 1
     return found
+
+
+def sum_words(data, pos, end):
+    """The sum of the 32-bit words, little-endian, that ``data[pos:end]`` begins with."""
+    count: cython.Py_ssize_t = (end - pos) >> 2
+    i: cython.Py_ssize_t
+    sum: cython.ulonglong = 0
+    # No branches in the loop, so that compilers take several words at a time.
+    for i in range(count):
+        if cython.compiled:
+            sum += wireloom_load32(cython.address(data[pos + 4 * i]), 0)
+        else:
+            sum += le32(data, pos + 4 * i, end)
+    return sum
 
 
 def is_ascii(data, pos, end):

@@ -21,6 +21,8 @@ UNKNOWN_FIELD = cython.declare(cython.int, -3)
 
 _HINTS = cython.declare(cython.int, 0b10011111100)
 """Bits 2 to 7 and 10: the TibMsg types that a hint may have."""
+_TIBMSG_STRING = cython.declare(cython.uint, 2)
+_TIBRV_STRING = cython.declare(cython.uint, 8)
 _LAYOUT_WORDS = cython.declare(cython.int, 128)
 _DEEPEST = cython.declare(cython.int, 64)
 """The same as the object path's `MAX_DEPTH`s."""
@@ -91,7 +93,7 @@ class FrameCheck:
         while True:
             if pos == end:
                 if depth == 0:
-                    if is_flat and self.known.is_due(end - start):
+                    if is_flat and self.known.is_due(data, start, end):
                         self.keep_tibmsg(data, start, end, count)
                     return count
                 depth -= 1
@@ -154,11 +156,16 @@ class FrameCheck:
             count += 1
 
     def keep_tibmsg(self, data, pos, end, count):
-        """Keep the layout of a good body without nested messages: every byte that was checked."""
-        start: cython.Py_ssize_t = pos
-        slot: cython.Py_ssize_t = self.known.start(data, pos, end)
+        """Keep the layout of a good body without nested messages."""
+        self.known.start(data, pos, end)
+        self.cover_tibmsg(data, pos, end)
+        if self.known.has_twin(pos):
+            self.cover_tibmsg(data, pos, end)
+        self.known.finish(data, end, count)
+
+    def cover_tibmsg(self, data, pos, end):
+        """Make every byte of a good body that was checked part of its layout."""
         key_at: cython.Py_ssize_t
-        data_at: cython.Py_ssize_t
         stop: cython.Py_ssize_t
         key: cython.uint
         code: cython.uint
@@ -166,17 +173,20 @@ class FrameCheck:
             key_at = pos + 1 + u8(data, pos, end)
             key = u8(data, key_at, end)
             code = key & 15
-            data_at = key_at + (5 if key & 0x80 else 2)
-            self.known.cover(slot, pos - start, data_at - start)
-            pos = data_at
+            stop = key_at + (5 if key & 0x80 else 2)
+            if code == _TIBMSG_STRING and not key & 0xC0:
+                self.known.cover(data, pos, stop - 1)
+                pos = self.known.cover_text(data, stop - 1, end, False)
+                continue
+            self.known.cover(data, pos, stop)
+            pos = stop
             pos += be32(data, key_at + 1, end) if key & 0x80 else u8(data, key_at + 1, end)
             if key & 0x40 or code == 8 or code == 9:
                 stop = pos + (5 if u8(data, pos, end) & 0x80 else 2)
-                self.known.cover(slot, pos - start, stop - start)
+                self.known.cover(data, pos, stop)
                 if code != 8 and code != 9:
                     stop += be32(data, pos + 1, end) if stop - pos == 5 else u8(data, pos + 1, end)
                 pos = stop
-        self.known.finish(slot, end - start, count)
 
     def qform(self, data, pos, end, steps):
         """Fields in the QForm body ``data[pos:end]``; or `BROKEN`, `ENOUGH`, `UNKNOWN_FIELD`."""
@@ -241,7 +251,7 @@ class FrameCheck:
         while True:
             if pos == end:
                 if depth == 0:
-                    if is_flat and self.known.is_due(end - start):
+                    if is_flat and self.known.is_due(data, start, end):
                         self.keep_tibrv(data, start, end, count)
                     return count
                 if self.is_open[depth - 1]:
@@ -321,27 +331,37 @@ class FrameCheck:
             depth += 1
 
     def keep_tibrv(self, data, pos, end, count):
-        """Keep the layout of a good body of unstructured fields: every byte that was checked."""
-        start: cython.Py_ssize_t = pos
-        slot: cython.Py_ssize_t = self.known.start(data, pos, end)
+        """Keep the layout of a good body of unstructured fields."""
+        self.known.start(data, pos, end)
+        self.cover_tibrv(data, pos, end)
+        if self.known.has_twin(pos):
+            self.cover_tibrv(data, pos, end)
+        self.known.finish(data, end, count)
+
+    def cover_tibrv(self, data, pos, end):
+        """Make every byte of a good body that was checked part of its layout."""
         at: cython.Py_ssize_t
+        code: cython.uint
         size: cython.uint
         is_long: cython.bint
         while pos < end:
             at = pos + 1 + u8(data, pos, end)
-            is_long = self.table[u8(data, at, end)] & 15 != RV_LITERAL
+            code = u8(data, at, end)
+            is_long = self.table[code] & 15 != RV_LITERAL
             size = u8(data, at + 1, end)
             at += 2
-            if is_long and size == 0x7A:
-                size = be32(data, at, end)
-                self.known.cover(slot, pos - start, at + 4 - start)
+            if code == _TIBRV_STRING and size != 0x79 and size != 0x7A:
+                self.known.cover(data, pos, at - 1)
+                pos = self.known.cover_text(data, at - 1, end, False)
+            elif is_long and size == 0x7A:
+                self.known.cover(data, pos, at + 4)
+                pos = at + be32(data, at, end)
             elif is_long and size == 0x79:
-                size = be16(data, at, end)
-                self.known.cover(slot, pos - start, at + 2 - start)
+                self.known.cover(data, pos, at + 2)
+                pos = at + be16(data, at, end)
             else:
-                self.known.cover(slot, pos - start, at - start)
-            pos = at + size
-        self.known.finish(slot, end - start, count)
+                self.known.cover(data, pos, at)
+                pos = at + size
 
 
 def rv_plausible(kind, data, pos, end):

@@ -5,7 +5,7 @@ cdef class HeaderRules:
     cdef readonly Py_ssize_t max_frame
     cdef bint has_magic
     cdef Py_ssize_t needed
-    cdef FrameCheck contents
+    cdef FrameCheck frame_check
     cdef Py_ssize_t measure(self, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
     cdef Py_ssize_t measure_blaze(self, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
     cdef Py_ssize_t measure_nrep(self, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil

@@ -61,7 +61,7 @@ class HeaderRules:
         self.has_magic = has_magic
         self.needed = 0
         has_layouts = format in (FORMAT_TIBMSG, FORMAT_TIBRV)
-        self.contents = FrameCheck(table, _LAYOUTS if has_layouts else 0)
+        self.frame_check = FrameCheck(table, _LAYOUTS if has_layouts else 0)
 
     def measure(self, data, pos, end):
         """Bytes of the frame whose header starts at `pos`; or `NO_HEADER`, `CUT_HEADER`."""
@@ -145,15 +145,15 @@ class HeaderRules:
             return self.check_nrep(data, pos, end, steps)
         if self.format == FORMAT_TIBMSG:
             pos += _TIBMSG_HEADER
-            count = self.contents.tibmsg(data, pos, end, steps, True)
+            count = self.frame_check.tibmsg(data, pos, end, steps, True)
             if count == BROKEN:
                 # Where only a nested message is broken, the frame may be whole.
-                return FAILED if self.contents.tibmsg(data, pos, end, -1, False) == BROKEN else 0
+                return FAILED if self.frame_check.tibmsg(data, pos, end, -1, False) == BROKEN else 0
             return count > 0
         if self.format == FORMAT_QFORM:
             if (end - pos) & 1:
                 return FAILED
-            count = self.contents.qform(data, pos + _QFORM_HEADER, end, steps)
+            count = self.frame_check.qform(data, pos + _QFORM_HEADER, end, steps)
             return FAILED if count == BROKEN else count > 0
         return self.check_tibrv(data, pos + _TIBRV_HEADER, end, steps)
 
@@ -163,13 +163,13 @@ class HeaderRules:
         reading: cython.int
         for reading in range(2):
             if self.options >> reading & 1:
-                count = self.contents.tibrv(data, pos, end, steps, reading == 1, True)
+                count = self.frame_check.tibrv(data, pos, end, steps, reading == 1, True)
                 if count != BROKEN:
                     return count > 0
         # Where only the content of a field is broken, the frame may be whole.
         for reading in range(2):
             if self.options >> reading & 1:
-                count = self.contents.tibrv(data, pos, end, steps, reading == 1, False)
+                count = self.frame_check.tibrv(data, pos, end, steps, reading == 1, False)
                 if count != BROKEN:
                     return UNPROVEN
         return FAILED

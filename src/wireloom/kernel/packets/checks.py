@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from wireloom.kernel import shim as cython
-from wireloom.kernel.primitives import be16, be64, u8
+from wireloom.kernel.packets.packetrows import PACKET_UDP
+from wireloom.kernel.primitives import be16, sum_words, u8
 
 __all__ = ["CHECK_BAD", "CHECK_GOOD", "CHECK_LEFT"]
 
@@ -13,19 +14,19 @@ CHECK_GOOD = cython.declare(cython.int, 1)
 CHECK_LEFT = cython.declare(cython.int, 2)
 """Wrong because of a network card: it joined segments, or the sum was left for it to fill in."""
 
-_LOW32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
 _MTU = cython.declare(cython.Py_ssize_t, 1500)
 """Bytes of an IP packet on Ethernet. A longer one with a bad checksum was joined by a card."""
 
 
 def segment_check(rows, index, data, end, store):
-    """Classify the TCP checksum of a segment."""
+    """Classify the checksum of a TCP segment or UDP datagram."""
     net: cython.Py_ssize_t = rows.net_at[index]
     pos: cython.Py_ssize_t = rows.host_at[index]
     stop: cython.Py_ssize_t
     pseudo: cython.ulonglong
     found: cython.uint
     is_joined: cython.bint = False
+    is_udp: cython.bint = rows.status[index] == PACKET_UDP
     if rows.missing[index]:
         return CHECK_GOOD
     if net < 0:
@@ -38,7 +39,7 @@ def segment_check(rows, index, data, end, store):
     else:
         stop = rows.payload_at[index] + rows.payload[index]
         is_joined = stop - net > _MTU
-    pseudo = 6 + (stop - pos)
+    pseudo = (17 if is_udp else 6) + (stop - pos)
     if u8(data, net, end) >> 4 == 4:
         pseudo += sum16(data, net + 12, net + 20, end)
     else:
@@ -46,7 +47,7 @@ def segment_check(rows, index, data, end, store):
     if folded(pseudo + sum16(data, pos, stop, end)) == 0xFFFF:
         return CHECK_GOOD
     # Linux leaves the sum of the addresses and the length there for the card to complete.
-    found = be16(data, pos + 16, end)
+    found = be16(data, pos + (6 if is_udp else 16), end)
     if is_joined or found == 0 or found == folded(pseudo):
         return CHECK_LEFT
     return CHECK_BAD
@@ -64,15 +65,16 @@ def sum16(data, pos, stop, end):
 
     An odd last byte is a high half.
     """
-    sum: cython.ulonglong = 0
-    word: cython.ulonglong
+    sum: cython.ulonglong
     if stop > end:
         stop = end
-    while stop - pos >= 8:
-        word = be64(data, pos, stop)
-        sum += (word >> 32) + (word & _LOW32)
-        pos += 8
-    while stop - pos >= 2:
+    if stop <= pos:
+        return 0
+    # The order of bytes in words does not matter to the sum, only to the result.
+    sum = folded(sum_words(data, pos, stop))
+    sum = (sum & 0xFF) << 8 | sum >> 8
+    pos += (stop - pos) & ~3
+    if stop - pos >= 2:
         sum += be16(data, pos, stop)
         pos += 2
     if pos < stop:

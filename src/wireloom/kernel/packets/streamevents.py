@@ -61,8 +61,9 @@ END_RESTART = cython.declare(cython.int, 4)
 END_EVICTED = cython.declare(cython.int, 5)
 END_CAPTURE = cython.declare(cython.int, 6)
 
-COUNTS = cython.declare(cython.int, 7)
-"""Counts of a stream: packets, captured, delivered, duplicate, dropped, missing, in conflict."""
+COUNTS = cython.declare(cython.int, 8)
+"""Counts of a stream: packets, captured, delivered, duplicate, dropped, missing, in conflict, and
+packets with a bad checksum."""
 
 
 @cython.final

@@ -9,7 +9,7 @@ cdef class Streams:
     cdef Py_ssize_t most_pieces
     cdef bint has_room(self, Py_ssize_t flow, Py_ssize_t size) noexcept nogil
     cdef void packet(self, Packets rows, Py_ssize_t index, Py_ssize_t flow, const unsigned char* data, Py_ssize_t end, const unsigned char* store) noexcept nogil
-    cdef void datagram(self, long long* row, Py_ssize_t flow, Py_ssize_t at, long long size, long long total, long long ts) noexcept nogil
+    cdef void datagram(self, long long* row, Py_ssize_t flow, Py_ssize_t at, long long size, long long total, long long ts, int check) noexcept nogil
     cdef void segment(self, long long* row, Py_ssize_t flow, long long offset, Py_ssize_t at, long long size, long long total, long long ts, const unsigned char* data, Py_ssize_t end) noexcept nogil
     cdef void begin(self, long long* row, long long seq, long long ts) noexcept nogil
     cdef void doubt(self, long long* row, long long seq) noexcept nogil
@@ -25,6 +25,8 @@ cdef class Streams:
     cdef bint is_usual(self, long long* row) noexcept nogil
     cdef void believe(self, long long* row, Py_ssize_t flow) noexcept nogil
     cdef void suspect(self, long long* row, Py_ssize_t flow, long long ahead, Py_ssize_t at, long long size, long long ts, const unsigned char* data, Py_ssize_t end) noexcept nogil
+    cdef void judge(self, long long* row, Py_ssize_t flow, int check, long long ts) noexcept nogil
+    cdef void tell(self, long long* row, Py_ssize_t flow, long long offset, long long size, long long ts) noexcept nogil
     cdef void displace(self, long long* row, Py_ssize_t flow, long long offset, long long stop) noexcept nogil
     cdef void discard(self, long long* row, Py_ssize_t flow, Py_ssize_t node) noexcept nogil
     cdef bint is_due(self, long long* row) noexcept nogil

@@ -7,15 +7,17 @@ The rules, which `wireloom.captures` states for users:
 * The first capture of a byte wins; what comes again is counted as duplicate.
 * Segments after a hole are buffered, within hard limits; a hole that is not filled in time becomes
   a gap. Acknowledgements are not needed, so one direction alone is enough.
-* A SYN with another sequence number, or three segments in a row far away from what is expected,
-  start a new stream. The first two are set aside until the third tells whose they are.
+* A SYN with another sequence number, or three segments in a row far away from what is expected or
+  before a SYN, start a new stream. The first two are set aside until the third tells whose they
+  are.
 * A zero byte alone at the start of a capture, without a push flag, is a keep-alive: it repeats the
   byte before the stream.
-* Checksums count in a stream whose first segment had a good one. Segments longer than an MTU, or
-  with a checksum that was left to the network card, show that bad ones are normal after all, and so
-  does a share of more than a quarter: from then on they do not count. Until then a segment with a
-  bad one waits for a good copy as if it had not arrived; if none comes in time, it is used where
-  other segments adjoin it, and dropped where nothing confirms its position.
+* Checksums count in a stream whose SYN or first segment has a good one, or one of the next few.
+  Segments longer than an MTU, or with a checksum that was left to the network card, show that bad
+  ones are normal after all, and so does a share of more than a quarter: from then on they do not
+  count. Until then a segment with a bad one waits for a good copy as if it had not arrived; if none
+  comes in time, it is used where other segments adjoin it, and dropped where nothing confirms its
+  position. A datagram with a bad one is used at once, since no copy of it will come.
 * A good copy of bytes already used from a bad segment is a conflict: dropped, but reported.
 * Where the position of a stream is known only from a segment with a bad checksum, the next payload
   decides: if its checksum is good and it does not continue that segment, it starts a new stream.
@@ -34,6 +36,8 @@ from wireloom.kernel.packets.flowrows import (
     F_PROBED,
     F_RESET,
     F_STARTED,
+    F_SYN,
+    F_UNSURE,
     S_ASIDE,
     S_BAD,
     S_BAD_AT,
@@ -243,20 +247,26 @@ class Streams:
         self.seen += 1
         row[S_LAST] = self.seen
         if rows.status[index] == PACKET_UDP:
-            self.datagram(row, flow, at, size, total, ts)
+            if size:
+                check = segment_check(rows, index, data, end, store)
+            self.datagram(row, flow, at, size, total, ts, check)
             return
         if flags & TCP_SYN:
             seq = (seq + 1) & SEQ_MASK
             if is_first or seq != row[S_FIRST]:
                 check = segment_check(rows, index, data, end, store)
                 if row[S_FLAGS] & F_CHECKED and check == CHECK_BAD:
+                    row[S_BAD] += size > 0
                     self.refuse(row, flow, at, size, ts, DROP_CHECKSUM)
                     return
                 self.end(row, flow, END_SYN)
                 self.begin(row, seq, ts)
                 is_first = True
+                row[S_FLAGS] |= F_SYN
                 if check == CHECK_BAD:
                     self.doubt(row, seq)
+                elif check == CHECK_GOOD:
+                    row[S_FLAGS] |= F_CHECKED
         elif total == 0 and not flags & (TCP_FIN | TCP_RST):
             return  # an acknowledgement, or a keep-alive without its byte
         if not row[S_FLAGS] & F_KNOWN:
@@ -277,6 +287,8 @@ class Streams:
             if (seq + 1) & SEQ_MASK == row[S_FIRST] and row[S_NEXT] == 0 and row[S_HEAD] == 0:
                 # It probed a window: its byte is one of the stream's.
                 row[S_FIRST] = seq
+        if row[S_FLAGS] & F_UNSURE and size and size == total:
+            self.judge(row, flow, segment_check(rows, index, data, end, store), ts)
         if row[S_FLAGS] & F_DOUBT and total and not is_first:
             row[S_FLAGS] &= ~F_DOUBT
             if (
@@ -301,10 +313,8 @@ class Streams:
                     ahead -= row[S_NEXT]
                     check = CHECK_GOOD
                 else:
-                    flags = 0
-                    if ahead + size > 0:
-                        self.suspect(row, flow, ahead, at, size, ts, data, end)
-                        return
+                    self.suspect(row, flow, ahead, at, size, ts, data, end)
+                    return
         if (
             ahead == 0
             and size
@@ -320,7 +330,11 @@ class Streams:
                 self.forget(row, flow)
             self.append(row, flow, at, size, ts)
             return
-        if ahead > self.max_ahead or ahead + total < -self.max_behind:
+        if (
+            ahead > self.max_ahead
+            or ahead + total < -self.max_behind
+            or (row[S_FLAGS] & F_SYN and total > 1 and row[S_NEXT] + ahead + total <= 0)
+        ):
             if total == 0:
                 return
             if self.is_stray(row, flow, seq, total):
@@ -345,9 +359,14 @@ class Streams:
                 check = segment_check(rows, index, data, end, store)
                 if check == CHECK_GOOD:
                     row[S_FLAGS] |= F_CHECKED
-                elif check == CHECK_BAD and (is_first or ahead):
-                    self.forget(row, flow)
-                    self.doubt(row, seq + total)
+                elif check == CHECK_BAD:
+                    row[S_FLAGS] |= F_UNSURE
+                    row[S_BAD] = 1
+                    row[S_OLD] = row[S_NEXT] + ahead
+                    row[S_OLD_END] = row[S_OLD] + size
+                    if is_first or ahead:
+                        self.forget(row, flow)
+                        self.doubt(row, seq + total)
             row[S_PACKETS] += 1
             row[S_CAPTURED] += size
             self.segment(row, flow, row[S_NEXT] + ahead, at, size, total, ts, data, end)
@@ -363,13 +382,24 @@ class Streams:
         if row[S_FLAGS] & F_FINAL and row[S_NEXT] >= row[S_FINAL] and row[S_HEAD] == 0:
             row[S_FLAGS] |= F_CLOSED
 
-    def datagram(self, row, flow, at, size, total, ts):
+    def datagram(self, row, flow, at, size, total, ts, check):
         """One UDP datagram; its bytes follow those of the one before."""
         if not row[S_FLAGS] & F_STARTED:
             self.begin(row, 0, ts)
             self.start(row, flow, ts)
+            if check == CHECK_GOOD and size:
+                row[S_FLAGS] |= F_CHECKED
         row[S_PACKETS] += 1
         row[S_CAPTURED] += size
+        if row[S_FLAGS] & F_CHECKED:
+            if check == CHECK_GOOD:
+                row[S_GOOD] += 1
+            else:
+                row[S_BAD] += 1
+                if check == CHECK_LEFT or self.is_usual(row):
+                    self.believe(row, flow)
+                else:
+                    self.tell(row, flow, row[S_NEXT], size, ts)
         self.append(row, flow, at, size, ts)
         if total > size:
             self.gap(row, flow, total - size, ts)
@@ -453,14 +483,17 @@ class Streams:
     def believe(self, row, flow):
         """Bad checksums are normal in this stream: stop waiting for good copies."""
         row[S_FLAGS] &= ~F_CHECKED
+        row[S_BAD] = 0
         if self.is_due(row):
             self.release(row, flow)
 
     def suspect(self, row, flow, ahead, at, size, ts, data, end):
         """Buffer a segment with a bad checksum, in case no good copy comes."""
-        if ahead < 0 or ahead > _NEAR or row[S_FLAGS] & F_CLOSED:
+        if ahead < 0 or ahead > _NEAR or row[S_FLAGS] & F_CLOSED or size == 0:
             self.refuse(row, flow, at, size, ts, DROP_CHECKSUM)
             return
+        if not row[S_FLAGS] & F_STARTED:
+            self.start(row, flow, ts)
         row[S_PACKETS] += 1
         row[S_CAPTURED] += size
         row[S_BAD_AT] = row[S_PACKETS]
@@ -469,6 +502,20 @@ class Streams:
             row[S_HOLE_AT] = self.seen
         self.held.hold(row, row[S_NEXT] + ahead, at, size, 0, 1, ts, data, end)
         self.keep_limits(row, flow, ts)
+
+    def judge(self, row, flow, check, ts):
+        """After a first segment with a bad checksum: whether those of others are good."""
+        if check == CHECK_GOOD:
+            row[S_FLAGS] |= F_CHECKED
+            self.tell(row, flow, row[S_OLD], row[S_OLD_END] - row[S_OLD], ts)
+        else:
+            row[S_BAD] += 1
+        if check != CHECK_BAD or row[S_BAD] > _FEW:
+            row[S_FLAGS] &= ~F_UNSURE
+
+    def tell(self, row, flow, offset, size, ts):
+        """Note that bytes of the stream have a bad checksum."""
+        self.pieces.put(PIECE_SUSPECT, flow, row[S_STREAM], offset, size, 0, ts, 0)
 
     def displace(self, row, flow, offset, stop):
         """Drop buffered segments with bad checksums in favour of a good one that overlaps them."""
@@ -594,6 +641,8 @@ class Streams:
                 if not row[S_FLAGS] & F_STARTED:
                     self.start(row, flow, row[S_PROGRESS])
                 self.gap(row, flow, row[S_FINAL] - row[S_NEXT], NO_TIME)
+        if not row[S_FLAGS] & F_CHECKED:
+            row[S_BAD] = 0
         if row[S_FLAGS] & F_STARTED:
             for index in range(COUNTS):
                 self.pieces.counts[at + index] = row[S_PACKETS + index]
@@ -693,16 +742,7 @@ class Streams:
             if row[S_OLD_END] != row[S_NEXT]:
                 row[S_OLD] = row[S_NEXT]
             row[S_OLD_END] = stop
-            self.pieces.put(
-                PIECE_SUSPECT,
-                flow,
-                row[S_STREAM],
-                row[S_NEXT],
-                self.held.size[node],
-                0,
-                self.held.ts[node],
-                0,
-            )
+            self.tell(row, flow, row[S_NEXT], self.held.size[node], self.held.ts[node])
             self.append(row, flow, ~self.held.at[node], self.held.size[node], self.held.ts[node])
             self.held.pop(row)
         self.release(row, flow)

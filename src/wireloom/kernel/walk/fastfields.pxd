@@ -1,3 +1,3 @@
-cdef inline bint lane_decimal(FieldRows rows, unsigned long long bits, long long hint) noexcept nogil
-cdef Py_ssize_t quick_lane(Walk walk, FieldRows rows, HeaderCache shapes, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t before, int index, Py_ssize_t most, Py_ssize_t base, Py_ssize_t wide_row) noexcept nogil
-cdef inline int lane_string(Walk walk, FieldRows rows, const unsigned char* data, Py_ssize_t pos, Py_ssize_t stop, Py_ssize_t end, long long hint) noexcept nogil
+cdef inline bint quick_decimal(FieldRows rows, unsigned long long bits, long long hint) noexcept nogil
+cdef Py_ssize_t known_fields(Walk walk, FieldRows rows, HeaderCache headers, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end, int index, Py_ssize_t most) noexcept nogil
+cdef inline int put_hinted_string(Walk walk, FieldRows rows, const unsigned char* data, Py_ssize_t pos, Py_ssize_t stop, Py_ssize_t end, long long hint) noexcept nogil

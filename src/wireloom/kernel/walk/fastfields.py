@@ -1,4 +1,4 @@
-"""The fast path (`quick_lane`): runs of fields seen before, read with few instructions.
+"""The fast path (`known_fields`): runs of fields seen before, read with few instructions.
 
 What a field is follows from its header's record (`HeaderCache`), not from its bytes. The fast path
 stops before the first field that differs from the record, or that is rare; the walker reads that
@@ -17,8 +17,8 @@ from wireloom.kernel.rows.fieldrows import (
     V_INT,
     V_REAL,
 )
-from wireloom.kernel.shim import later
 from wireloom.kernel.walk.decimals import HINT_BLANK, as_bits, as_double, as_signed
+from wireloom.kernel.walk.fields import wide_state
 from wireloom.kernel.walk.headercache import (
     F_HEADER,
     F_NAMED,
@@ -41,18 +41,16 @@ from wireloom.kernel.walk.walk import BAD, GOOD
 
 __all__: list[str] = []
 
-wide_state = later("walk.messages", "wide_state")
-
-_LANE_SURE = cython.declare(cython.double, 2251799813685248.0)
-_LANE_SHIFT = cython.declare(cython.double, 6755399441055744.0)
+_QUICK_SURE = cython.declare(cython.double, 2251799813685248.0)
+_QUICK_SHIFT = cython.declare(cython.double, 6755399441055744.0)
 """3 * 2**51."""
-_LANE_SHIFT_BITS = cython.declare(cython.longlong, 0x4338000000000000)
-_LANE_ALL = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
-_LANE_LONGEST = cython.declare(cython.uint, 0x79)
+_QUICK_SHIFT_BITS = cython.declare(cython.longlong, 0x4338000000000000)
+_QUICK_ALL = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
+_QUICK_LONGEST = cython.declare(cython.uint, 0x79)
 """From here on, this byte is not the size of a TibrvMsg string."""
 
 
-def lane_decimal(rows, bits, hint):
+def quick_decimal(rows, bits, hint):
     """See `FieldRows.decimal`; quicker in the usual case of `Wide.scaled`."""
     value: cython.double
     shifted: cython.double
@@ -62,32 +60,31 @@ def lane_decimal(rows, bits, hint):
     power: cython.ulonglong
     if 16 <= hint <= 31:
         value = as_double(bits) * rows.wide.reals[hint - 16]
-        if -_LANE_SURE < value < _LANE_SURE:
+        if -_QUICK_SURE < value < _QUICK_SURE:
             # A double this large has no fraction, and its low bits are the number.
-            shifted = value + _LANE_SHIFT
-            off = value - (shifted - _LANE_SHIFT)
+            shifted = value + _QUICK_SHIFT
+            off = value - (shifted - _QUICK_SHIFT)
             if -0.25 < off < 0.25:
-                units = as_signed(as_bits(shifted)) - _LANE_SHIFT_BITS
-                low = cython.cast(cython.ulonglong, units) & _LANE_ALL
+                units = as_signed(as_bits(shifted)) - _QUICK_SHIFT_BITS
+                low = cython.cast(cython.ulonglong, units) & _QUICK_ALL
                 power = rows.wide.powers[31 - hint]
                 rows.decimal_high = (
-                    high_product(low, power) - (power if units < 0 else 0) & _LANE_ALL
+                    high_product(low, power) - (power if units < 0 else 0) & _QUICK_ALL
                 )
-                rows.decimal_low = low * power & _LANE_ALL
+                rows.decimal_low = low * power & _QUICK_ALL
                 return True
     elif hint > 8:
         return False
     return rows.decimal(bits, cython.cast(cython.int, hint), False)
 
 
-def quick_lane(walk, rows, shapes, data, pos, end, before, index, most, base, wide_row):
+def known_fields(walk, rows, headers, data, pos, end, index, most):
     """Read fields from `pos` on; return where it stopped.
 
-    `walk.lane_header` is then the header of the last field read, `walk.lane_next` that of the one
-    at the stop if it was recognised, else 0; `walk.lane_count` how many were read, of at most
-    `most`.
+    They start at position `index` of their message, behind a field with the header `walk.header`;
+    at most `most` are read. `walk.header`, `next_header` and `fields_read` say what was found.
     """
-    header: cython.Py_ssize_t = before
+    header: cython.Py_ssize_t = walk.header
     record: cython.Py_ssize_t = H_WORDS * header
     next: cython.Py_ssize_t = 0
     row: cython.Py_ssize_t = rows.count
@@ -106,7 +103,7 @@ def quick_lane(walk, rows, shapes, data, pos, end, before, index, most, base, wi
     bits: cython.ulonglong
     low: cython.ulonglong
     high: cython.ulonglong
-    has_fids: cython.bint = shapes.has_fids
+    has_fids: cython.bint = headers.has_fids
     is_chosen: cython.bint = False
     is_read: cython.bint = rows.keeps
     # Whether a row has more than the columns written here.
@@ -115,17 +112,20 @@ def quick_lane(walk, rows, shapes, data, pos, end, before, index, most, base, wi
         most = min(most, rows.capacity - row)
     most += top
     while top < most:
-        next = shapes.records[record + H_NEXT]
+        next = headers.records[record + H_NEXT]
         record = H_WORDS * next
-        facts = shapes.records[record + H_FACTS]
-        if not shapes.is_at(record, facts, data, pos, end):
-            next = 0
-            break
+        facts = headers.records[record + H_FACTS]
+        if not headers.is_at(record, facts, data, pos, end):
+            next = headers.next_of(header, data, pos, end)
+            if next == 0:
+                break
+            record = H_WORDS * next
+            facts = headers.records[record + H_FACTS]
         plan = facts & 0xFF
         size = facts >> F_SIZE & 0xFF
         type = facts >> F_TYPE & 0xFF
         mask = facts >> F_NAMED & 1
-        name = shapes.name[next]
+        name = headers.name[next]
         at = pos + (facts >> F_HEADER & 0xFF)
         stop = at + size
         hint = 0
@@ -134,7 +134,9 @@ def quick_lane(walk, rows, shapes, data, pos, end, before, index, most, base, wi
         low = 0
         high = 0
         if is_more:
-            is_chosen = walk.has_wide and walk.level == base and 0 <= name < walk.wide.columns
+            is_chosen = (
+                walk.has_wide and walk.level == walk.message_level and 0 <= name < walk.wide.columns
+            )
             is_read = rows.keeps or is_chosen
         if plan == PLAN_DECIMAL:
             if be16(data, stop, end) != 0x0601:
@@ -146,7 +148,7 @@ def quick_lane(walk, rows, shapes, data, pos, end, before, index, most, base, wi
             if hint == HINT_BLANK:
                 mask ^= V_BLANK | V_REAL
                 bits = 0
-            elif rows.want & V_DECIMAL and lane_decimal(rows, bits, hint):
+            elif rows.want & V_DECIMAL and quick_decimal(rows, bits, hint):
                 mask |= V_DECIMAL
                 low = rows.decimal_low
                 high = rows.decimal_high
@@ -169,7 +171,7 @@ def quick_lane(walk, rows, shapes, data, pos, end, before, index, most, base, wi
             size = u8(data, at, end)
             at += 1
             stop = at + size
-            if stop > end or (size >= _LANE_LONGEST and has_fids):
+            if stop > end or (size >= _QUICK_LONGEST and has_fids):
                 break
             if plan == PLAN_HINTED:
                 if end - stop < 4 or be16(data, stop, end) != 0x0602:
@@ -178,7 +180,7 @@ def quick_lane(walk, rows, shapes, data, pos, end, before, index, most, base, wi
                 mask |= V_HINT
             if is_read:
                 rows.count = row
-                if lane_string(walk, rows, data, at, stop, end, hint) != GOOD:
+                if put_hinted_string(walk, rows, data, at, stop, end, hint) != GOOD:
                     break
                 mask |= rows.mask
             if plan == PLAN_HINTED:
@@ -195,7 +197,7 @@ def quick_lane(walk, rows, shapes, data, pos, end, before, index, most, base, wi
                 rows.real_single = False
                 if plan < PLAN_STRING:
                     rows.text_stop = -1
-                if wide_state(walk, rows, wide_row, name, data, at) != GOOD:
+                if wide_state(walk, rows, name, data, at) != GOOD:
                     if plan >= PLAN_STRING:
                         rows.text_used = rows.text_start
                         rows.binary_used = rows.binary_start
@@ -208,9 +210,9 @@ def quick_lane(walk, rows, shapes, data, pos, end, before, index, most, base, wi
         else:
             rows.put_full_values(row, number, bits, low, high, hint)
         if rows.keeps:
-            if has_fids and shapes.fid[next] >= 0:
+            if has_fids and headers.fid[next] >= 0:
                 rows.count = row
-                rows.put_fid(shapes.fid[next])
+                rows.put_fid(headers.fid[next])
                 mask |= V_FID
             rows.put_facts(row, index, type, cython.cast(cython.int, size), name, mask)
             row += 1
@@ -222,14 +224,14 @@ def quick_lane(walk, rows, shapes, data, pos, end, before, index, most, base, wi
         if pos == end:
             break
     rows.count = row
-    walk.lane_count = top - first
+    walk.fields_read = top - first
     walk.level_top = top
-    walk.lane_header = header
-    walk.lane_next = next
+    walk.header = header
+    walk.next_header = next
     return pos
 
 
-def lane_string(walk, rows, data, pos, stop, end, hint):
+def put_hinted_string(walk, rows, data, pos, stop, end, hint):
     """Put a string, and the date or time that its hint says it is; `rows.mask` is its own."""
     rows.mask = 0
     rows.text_start = rows.text_used

@@ -50,6 +50,9 @@ PLAN_STRING = cython.declare(cython.int, 5)
 PLAN_HINTED = cython.declare(cython.int, 6)
 """A string with a hint of two bytes."""
 
+_RECENT = cython.declare(cython.int, 1024)
+_SPREAD_HEADER = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)
+_HEADER_WORD = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 _LONGEST_HEADER = cython.declare(cython.Py_ssize_t, 24)
 
 
@@ -68,6 +71,8 @@ class HeaderCache:
         self.records = memoryview(bytearray(8)).cast("Q")
         self.name = self.fid = self.name_sizes = memoryview(bytearray(4)).cast("i")
         self.widen(0)
+        # Headers by their first and last bytes, where the last one has the same as another.
+        self.recent = memoryview(bytearray(4 * _RECENT)).cast("i")
         # The header seen last.
         self.one_name = self.one_fid = 0
         self.one_size = 0
@@ -124,6 +129,24 @@ class HeaderCache:
             self.records[at + H_NEXT] = 0
             self.set_facts(found, cython.cast(cython.int, size), PLAN_NONE, 0, 0, 0)
         self.records[H_WORDS * cython.cast(cython.Py_ssize_t, before) + H_NEXT] = found
+        self.recent[self.place_of(data, pos, end)] = found
+        return found
+
+    def place_of(self, data, pos, end):
+        """The place in `recent` of the header at `pos`."""
+        size: cython.Py_ssize_t = 2 + u8(data, pos, end)
+        key: cython.ulonglong = low_bytes(data, pos, size, end)
+        if size > 8:
+            key ^= low_bytes(data, pos + size - 8, 8, end) * 31 & _HEADER_WORD
+        return cython.cast(cython.Py_ssize_t, (key * _SPREAD_HEADER & _HEADER_WORD) >> 54)
+
+    def next_of(self, before, data, pos, end):
+        """The number of the header at `pos`, which came after header `before`; 0 if unknown."""
+        found: cython.int = self.recent[self.place_of(data, pos, end)]
+        record: cython.Py_ssize_t = H_WORDS * cython.cast(cython.Py_ssize_t, found)
+        if not self.is_at(record, self.records[record + H_FACTS], data, pos, end):
+            return 0
+        self.records[H_WORDS * before + H_NEXT] = found
         return found
 
     def is_at(self, record, facts, data, pos, end):

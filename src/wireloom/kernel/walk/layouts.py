@@ -1,19 +1,25 @@
-"""Layouts that repeat: the same fields in the same places, so that only values differ.
+"""Layouts that repeat: the same fields in the same order, so that only values differ.
 
-Most messages of a feed look like an earlier one. The size tells which one that may be, and
-comparing all bytes except the values confirms it. Then nothing in the message has to be looked up
-or decided.
+Most messages of a feed look like an earlier one. Its layout is what they have in common: all bytes
+except the values. Where only the sizes of texts differ, the layout is cut there into segments, with
+a text of any size between two of them. Comparing the bytes confirms that a message has a layout;
+then nothing in it has to be looked up or decided. The message's size tells which layout to try
+first, and the names of the first fields which others.
 """
 
 from __future__ import annotations
 
 from wireloom.kernel import shim as cython
-from wireloom.kernel.primitives import is_alike, low_bytes
+from wireloom.kernel.primitives import is_alike, low_bytes, u8
 
 __all__: list[str] = []
 
-_WAYS = cython.declare(cython.int, 4)
-"""Slots per message size: a feed may have several templates of the same size."""
+_WAYS = cython.declare(cython.int, 16)
+"""Slots that messages share whose first two fields have the same names."""
+_SEGMENTS = cython.declare(cython.int, 16)
+"""The most segments; texts after these keep their sizes."""
+_MESSAGE_SIZES = cython.declare(cython.int, 256)
+"""Message sizes for which the layout found last is remembered."""
 _PATIENCE = cython.declare(cython.int, 8)
 """Messages in a row that match no layout before a new one replaces an old one."""
 _MOST_PATIENCE = cython.declare(cython.int, 4096)
@@ -21,12 +27,17 @@ _MOST_PATIENCE = cython.declare(cython.int, 4096)
 _RESPITE = cython.declare(cython.int, 100)
 """Messages to wait before trying again where a layout could not be kept."""
 _BYTE = cython.declare(cython.ulonglong, 0xFF)
+_LAYOUT_BITS = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
+_LAYOUT_SPREAD = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)
+"""Spreads the bits of a number over all bits of a product."""
+LONGEST_TEXT = cython.declare(cython.Py_ssize_t, 64)
+"""Bytes of a text, with its NUL, that may have any size."""
 
 
 @cython.final
 @cython.cclass
 class Layouts:
-    """A table of layouts; the number of slots is a power of two, and a message size has a few."""
+    """A table of layouts; the number of slots is a power of two."""
 
     def __init__(self, slots: int, words: int, fields: int) -> None:
         """Room for messages of so many words of eight bytes, and so many fields.
@@ -36,21 +47,35 @@ class Layouts:
             words: those of the longest message.
             fields: how many of them have facts, which `layoutrows` puts here.
         """
-        self.slots = slots
+        self.sets = slots // _WAYS
         self.room = words
         self.most = fields
-        places, rows = max(1, slots * words), max(1, slots * fields)
-        self.sizes = memoryview(bytearray(4 * max(1, slots))).cast("i")
-        self.misses = memoryview(bytearray(4 * max(1, slots))).cast("i")
-        self.patience = memoryview(bytearray(4 * max(1, slots))).cast("i")
-        self.hits = memoryview(bytearray(4 * max(1, slots))).cast("i")
-        self.turns = memoryview(bytearray(4 * max(1, slots))).cast("i")
-        for index in range(slots):
+        places, rows, sets = max(1, slots * words), max(1, slots * fields), max(1, self.sets)
+        self.by_size = memoryview(bytearray(4 * _MESSAGE_SIZES)).cast("i")
+        # Of each set of slots: the messages that were missed, and the slot to replace next.
+        self.misses = memoryview(bytearray(4 * sets)).cast("i")
+        self.patience = memoryview(bytearray(4 * sets)).cast("i")
+        self.turns = memoryview(bytearray(4 * sets)).cast("i")
+        for index in range(sets):
             self.patience[index] = _PATIENCE
+        # Of each slot; one without segments is free.
+        self.kinds = memoryview(bytearray(4 * max(1, slots))).cast("i")
+        self.hits = memoryview(bytearray(4 * max(1, slots))).cast("i")
         self.counts = memoryview(bytearray(4 * max(1, slots))).cast("i")
         self.seen = memoryview(bytearray(4 * max(1, slots))).cast("i")
+        self.segments = memoryview(bytearray(4 * max(1, slots))).cast("i")
+        self.signatures = memoryview(bytearray(8 * max(1, slots))).cast("Q")
+        self.segment_sizes = memoryview(bytearray(4 * max(1, slots * _SEGMENTS))).cast("i")
         self.words = memoryview(bytearray(8 * places)).cast("Q")
         self.masks = memoryview(bytearray(8 * places)).cast("Q")
+        # Where the segments of the message found last begin.
+        self.begins = memoryview(bytearray(8 * _SEGMENTS)).cast("q")
+        # The layout that is being made: its slot, whether texts keep their sizes, its segments so
+        # far, and where the next one begins in the message and in `words`, with room up to
+        # `word_end`. The signature is that of the bytes so far, without the sizes of texts.
+        self.slot = self.made = self.begin = self.word = self.word_end = 0
+        self.is_fixed = True
+        self.signature = 0
         # What the rows of a message have in common with those of the last one.
         self.position = memoryview(bytearray(4 * max(1, fields))).cast("i")
         for index in range(fields):
@@ -61,110 +86,227 @@ class Layouts:
         self.low = memoryview(bytearray(rows))
         self.high = memoryview(bytearray(rows))
         self.hint = memoryview(bytearray(8 * rows)).cast("q")
-        self.text_end = memoryview(bytearray(4 * rows)).cast("i")
         # Where values are: first the decimals, then other numbers, then texts.
         self.places = memoryview(bytearray(8 * rows)).cast("Q")
+        self.new_places = memoryview(bytearray(8 * max(1, fields))).cast("Q")
         self.decimals = memoryview(bytearray(4 * max(1, slots))).cast("i")
         self.numbers = memoryview(bytearray(4 * max(1, slots))).cast("i")
 
-    def first_of(self, size):
-        """The first slot of a message size."""
-        # Sizes differ by a few bytes, so neighbouring sizes must not share slots.
-        return (size * _WAYS) & (self.slots - 1)
+    def kind_of(self, data, pos, end):
+        """A number that messages have in common whose first two fields have the same names.
+
+        Fields start with the size of the name, the name, a type, and the size of the data.
+        """
+        size: cython.Py_ssize_t = 1 + u8(data, pos, end)
+        kind: cython.ulonglong = low_bytes(data, pos, min(8, size), end)
+        pos += size
+        pos += 2 + u8(data, pos + 1, end)
+        size = 1 + u8(data, pos, end)
+        kind = kind * 31 + low_bytes(data, pos, min(8, size), end) & _LAYOUT_BITS
+        return cython.cast(cython.int, (kind * _LAYOUT_SPREAD & _LAYOUT_BITS) >> 40)
 
     def find(self, data, pos, end):
         """The slot with the layout of the message ``data[pos:end]``; -1 if none has it."""
         size: cython.Py_ssize_t = end - pos
         slot: cython.Py_ssize_t
-        last: cython.Py_ssize_t
-        at: cython.Py_ssize_t
-        found: cython.bint
+        first: cython.Py_ssize_t
+        kind: cython.int
         if size > 8 * self.room or size <= 0:
             return -1
-        slot = self.first_of(size)
-        last = slot + _WAYS
-        while slot < last:
-            if self.sizes[slot] == size:
-                at = slot * self.room
-                if cython.compiled:
-                    found = is_alike(
-                        data,
-                        pos,
-                        end,
-                        cython.address(self.words[at]),
-                        cython.address(self.masks[at]),
-                    )
-                else:
-                    found = is_alike(data, pos, end, self.words[at:], self.masks[at:])
-                if found:
-                    if self.misses[last - _WAYS] > 0:
-                        self.misses[last - _WAYS] = 0
-                    self.hits[slot] = 1
-                    return slot
-            slot += 1
-        return -1
+        slot = self.by_size[size & _MESSAGE_SIZES - 1]
+        if not self.is_like(slot, data, pos, end):
+            kind = self.kind_of(data, pos, end)
+            first = _WAYS * (kind & self.sets - 1)
+            for slot in range(first, first + _WAYS):
+                if self.kinds[slot] == kind and self.is_like(slot, data, pos, end):
+                    self.by_size[size & _MESSAGE_SIZES - 1] = cython.cast(cython.int, slot)
+                    break
+            else:
+                return -1
+        if self.misses[slot // _WAYS] > 0:
+            self.misses[slot // _WAYS] = 0
+        self.hits[slot] = 1
+        return slot
 
-    def is_due(self, size):
-        """Whether to keep the layout of a message of so many bytes, which was not found."""
+    def is_like(self, slot, data, pos, end):
+        """Whether a message has the layout of a slot; `begins` then says where its segments are."""
+        word: cython.Py_ssize_t = slot * self.room
+        segment: cython.Py_ssize_t = slot * _SEGMENTS
+        last: cython.Py_ssize_t = segment + self.segments[slot]
+        number: cython.Py_ssize_t = 0
+        stop: cython.Py_ssize_t
+        size: cython.Py_ssize_t
+        found: cython.bint
+        if self.segments[slot] == 1 and self.segment_sizes[segment] != end - pos:
+            return False
+        while segment < last:
+            size = self.segment_sizes[segment]
+            stop = pos + size
+            if stop > end:
+                return False
+            if cython.compiled:
+                found = is_alike(
+                    data,
+                    pos,
+                    stop,
+                    end,
+                    cython.address(self.words[word]),
+                    cython.address(self.masks[word]),
+                )
+            else:
+                found = is_alike(data, pos, stop, end, self.words[word:], self.masks[word:])
+            if not found:
+                return False
+            self.begins[number] = pos
+            segment += 1
+            if segment == last:
+                return stop == end
+            number += 1
+            word += (size + 7) >> 3
+            size = u8(data, stop, end)
+            pos = stop + 1 + size
+            if size == 0 or size > LONGEST_TEXT or pos > end or u8(data, pos - 1, end):
+                return False
+        return False
+
+    def is_due(self, data, pos, end):
+        """Whether to keep the layout of a message, which was not found."""
+        ways: cython.Py_ssize_t
         slot: cython.Py_ssize_t
-        at: cython.Py_ssize_t
-        if size > 8 * self.room or size <= 0:
+        if end - pos > 8 * self.room or end <= pos:
             return False
-        slot = self.first_of(size)
-        self.misses[slot] += 1
-        if self.misses[slot] <= 0:
+        ways = self.kind_of(data, pos, end) & self.sets - 1
+        self.misses[ways] += 1
+        if self.misses[ways] <= 0:
             return False
-        for at in range(slot, slot + _WAYS):
-            if self.sizes[at] == 0:
+        for slot in range(_WAYS * ways, _WAYS * (ways + 1)):
+            if self.segments[slot] == 0:
                 return True
-        return self.misses[slot] >= self.patience[slot]
+        return self.misses[ways] >= self.patience[ways]
 
     def start(self, data, pos, end):
         """Begin to keep a layout: no byte counts yet, and nothing is found before `finish`."""
-        slot: cython.Py_ssize_t = self.choose(end - pos)
-        at: cython.Py_ssize_t = slot * self.room
-        self.sizes[slot] = 0
+        kind: cython.int = self.kind_of(data, pos, end)
+        slot: cython.Py_ssize_t = self.choose(kind & self.sets - 1)
+        self.slot = slot
+        self.kinds[slot] = kind
+        self.segments[slot] = 0
         self.hits[slot] = 0
-        while pos < end:
-            self.words[at] = low_bytes(data, pos, min(8, end - pos), end)
-            self.masks[at] = 0
-            at += 1
-            pos += 8
+        self.begin_at(pos, True)
         return slot
 
-    def choose(self, size):
+    def begin_at(self, pos, is_fixed):
+        """Begin with the first segment, at `pos`."""
+        at: cython.Py_ssize_t
+        self.is_fixed = is_fixed
+        self.signature = 0
+        self.made = 0
+        self.begin = pos
+        self.word = self.slot * self.room
+        self.word_end = self.word + self.room
+        for at in range(self.word, self.word_end):
+            self.masks[at] = 0
+
+    def has_twin(self, pos):
+        """Whether there is a layout that only differs in the sizes of texts.
+
+        That one is given up, and this one begins again, at `pos`, for texts of any size.
+        """
+        slot: cython.Py_ssize_t
+        first: cython.Py_ssize_t = self.slot - self.slot % _WAYS
+        for slot in range(first, first + _WAYS):
+            if self.segments[slot] and self.signatures[slot] == self.signature:
+                self.segments[slot] = 0
+                self.begin_at(pos, False)
+                return True
+        return False
+
+    def choose(self, ways):
         """The slot for a new layout: a free one, else one whose layout does not recur, in turn."""
-        first: cython.Py_ssize_t = self.first_of(size)
+        first: cython.Py_ssize_t = _WAYS * ways
         slot: cython.Py_ssize_t
         turn: cython.int
-        self.misses[first] = 0
+        self.misses[ways] = 0
         for slot in range(first, first + _WAYS):
-            if self.sizes[slot] == 0:
+            if self.segments[slot] == 0:
                 return slot
         for turn in range(_WAYS):
-            slot = first + (self.turns[first] + turn) % _WAYS
+            slot = first + (self.turns[ways] + turn) % _WAYS
             if not self.hits[slot]:
                 # It was kept in vain.
-                self.patience[first] = min(_MOST_PATIENCE, 2 * self.patience[first])
+                self.patience[ways] = min(_MOST_PATIENCE, 2 * self.patience[ways])
                 break
             self.hits[slot] = 0
         else:
-            self.patience[first] = _PATIENCE
-            slot = first + self.turns[first]
-        self.turns[first] = (cython.cast(cython.int, slot - first) + 1) % _WAYS
+            self.patience[ways] = _PATIENCE
+            slot = first + self.turns[ways]
+        self.turns[ways] = (cython.cast(cython.int, slot - first) + 1) % _WAYS
         return slot
 
-    def cover(self, slot, first, last):
+    def cover(self, data, first, last):
         """Make the bytes of the message from `first` up to `last` part of the layout."""
         at: cython.Py_ssize_t
         for at in range(first, last):
-            self.masks[slot * self.room + (at >> 3)] |= _BYTE << (8 * (at & 7))
+            self.signature = (self.signature ^ u8(data, at, last)) * _LAYOUT_SPREAD & _LAYOUT_BITS
+        self.select(first, last)
 
-    def give_up(self, slot):
-        """This layout cannot be kept: do not try the next ones of that size."""
-        self.misses[slot - slot % _WAYS] = -_RESPITE
+    def select(self, first, last):
+        """Compare these bytes of the message."""
+        at: cython.Py_ssize_t
+        word: cython.Py_ssize_t
+        for at in range(first - self.begin, last - self.begin):
+            word = self.word + (at >> 3)
+            if word < self.word_end:
+                self.masks[word] |= _BYTE << (8 * (at & 7))
 
-    def finish(self, slot, size, count):
-        """Finish a layout of so many bytes and fields: from now on it is found."""
-        self.sizes[slot] = cython.cast(cython.int, size)
-        self.counts[slot] = cython.cast(cython.int, count)
+    def cover_text(self, data, pos, end, is_fixed):
+        """Make the text whose size is at `pos` part of the layout; return where it ends.
+
+        With `is_fixed`, other messages with that layout have the same size there.
+        """
+        size: cython.Py_ssize_t = u8(data, pos, end)
+        stop: cython.Py_ssize_t = pos + 1 + size
+        if size == 0 or size > LONGEST_TEXT or self.made >= _SEGMENTS - 1:
+            is_fixed = True
+        if is_fixed or self.is_fixed or u8(data, stop - 1, end):
+            self.select(pos, pos + 1)
+            self.select(max(pos, stop - 1), stop)
+        else:
+            self.cut(data, pos, end)
+            self.begin = stop
+        return stop
+
+    def cut(self, data, stop, end):
+        """End the segment at `stop`; false if there is no room for it."""
+        at: cython.Py_ssize_t = self.begin
+        rest: cython.Py_ssize_t = (stop - at) & 7
+        while at < stop:
+            if self.word == self.word_end:
+                self.made = _SEGMENTS
+                return False
+            self.words[self.word] = low_bytes(data, at, min(8, stop - at), end)
+            self.word += 1
+            at += 8
+        if rest and stop - self.begin > 8:
+            # The last word of a segment is that of its last eight bytes.
+            at = self.word - 1
+            self.words[at] = low_bytes(data, stop - 8, 8, end)
+            self.masks[at] = self.masks[at] << (8 * (8 - rest)) & _LAYOUT_BITS
+        self.segment_sizes[self.slot * _SEGMENTS + self.made] = cython.cast(
+            cython.int, stop - self.begin
+        )
+        self.made += 1
+        return True
+
+    def give_up(self):
+        """This layout cannot be kept: do not try the next ones that start like it."""
+        self.misses[self.slot // _WAYS] = -_RESPITE
+
+    def finish(self, data, end, count):
+        """Finish a layout of so many fields: from now on it is found, if there was room for it."""
+        if self.made < _SEGMENTS and self.cut(data, end, end):
+            self.segments[self.slot] = self.made
+            self.signatures[self.slot] = self.signature
+            self.counts[self.slot] = cython.cast(cython.int, count)
+        else:
+            self.give_up()

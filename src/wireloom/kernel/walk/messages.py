@@ -5,7 +5,6 @@ from __future__ import annotations
 from wireloom.kernel import shim as cython
 from wireloom.kernel.primitives import be32, room
 from wireloom.kernel.rows.fieldrows import FieldRows
-from wireloom.kernel.rows.widerows import _ASKED, _TEXT_ROOM, _TOO_MUCH
 from wireloom.kernel.walk.qform import QFORM, QFORM_MAGIC, qform_message
 from wireloom.kernel.walk.tibmsg import TIBMSG, TIBMSG_MAGIC, tibmsg_message
 from wireloom.kernel.walk.tibrv import TIBRV, TIBRV_MAGIC, tibrv_message
@@ -13,9 +12,9 @@ from wireloom.kernel.walk.walk import (
     ASKED,
     BAD,
     GOOD,
-    MOST_CARRIED,
-    MOST_CARRIED_BYTES,
-    NEED_WIDE_TEXT,
+    MOST_NESTED,
+    MOST_NESTED_BYTES,
+    NEED_TEXT,
     Walk,
 )
 
@@ -24,13 +23,13 @@ __all__ = ["PAYLOAD", "message_rows", "recognised_payloads"]
 PAYLOAD = cython.declare(cython.int, -1)
 
 
-def one_message(walk, rows, format, data, pos, end, carried):
+def one_message(walk, rows, format, data, pos, end, nesting):
     """Append the rows of the message of that format at the start of ``data[pos:end]``."""
     if format == TIBMSG:
-        return tibmsg_message(walk, rows, walk.tibmsg_shapes, data, pos, end, carried)
+        return tibmsg_message(walk, rows, walk.tibmsg_headers, data, pos, end, nesting)
     if format == TIBRV:
-        return tibrv_message(walk, rows, walk.tibrv_shapes, data, pos, end, carried)
-    return qform_message(walk, rows, data, pos, end, carried)
+        return tibrv_message(walk, rows, walk.tibrv_headers, data, pos, end, nesting)
+    return qform_message(walk, rows, data, pos, end, nesting)
 
 
 def message_rows(
@@ -118,28 +117,44 @@ def recognised(data, pos, end):
     return TIBRV if be32(data, pos + 4, end) == TIBRV_MAGIC and first >= 8 else -1
 
 
-def carried_rows(walk, rows, data, pos, end, carried, name, name_text, name_at, name_end, index):
-    """Append the rows of the messages that fill a payload of at least eight bytes, if any do.
+def field_payload(walk, rows, data, end, nesting, index, names, name_at, name_end):
+    """Append the rows of the messages that fill the data of the field just read, if any do.
 
-    The payload is that of the field last noted, at position `index`, whose name of that number is
-    ``name_text[name_at:name_end]``. A payload that has a magic and is not what it says is `BAD`, so
-    that the object path can say why.
+    It is at position `index` of a message that ends at `end` and lies in `nesting` others; its name
+    is ``names[name_at:name_end]``. Data that has a magic and is not what it says is `BAD`, so that
+    the object path can say why.
     """
-    format: cython.int = recognised(data, pos, end)
+    pos: cython.Py_ssize_t = walk.data_at
+    stop: cython.Py_ssize_t = walk.data_end
+    rest: cython.Py_ssize_t = end - walk.field_end
+    format: cython.int = recognised(data, pos, stop) if stop - pos >= 8 else -1
     path: cython.int = walk.path
     path_size: cython.int = walk.path_size
+    level: cython.Py_ssize_t = walk.message_level
+    message_row: cython.Py_ssize_t = walk.message_row
+    wide_row: cython.Py_ssize_t = walk.wide_row
+    header: cython.Py_ssize_t = walk.header
+    field_end: cython.Py_ssize_t = walk.field_end
     state: cython.int
     if format < 0:
         return GOOD
-    state = walk.step(name, name_text, name_at, name_end, index)
+    state = walk.step(walk.name, names, name_at, name_end, index)
     if state == GOOD:
-        state = filled_rows(walk, rows, format, data, pos, end, carried + 1)
+        state = filled_rows(walk, rows, format, data, pos, stop, nesting + 1)
     walk.path = path
     walk.path_size = path_size
+    walk.message_level = level
+    walk.message_row = message_row
+    walk.wide_row = wide_row
+    walk.header = header
+    walk.field_end = field_end
+    if state == GOOD and not rows.reserve(rest):
+        walk.need_bytes = rest
+        return walk.refuse(NEED_TEXT)
     return state
 
 
-def filled_rows(walk, rows, format, data, pos, end, carried):
+def filled_rows(walk, rows, format, data, pos, end, nesting):
     """Append the rows of the messages that fill ``data[pos:end]``, which is not empty."""
     level_base: cython.Py_ssize_t = walk.level_base
     level_top: cython.Py_ssize_t = walk.level_top
@@ -147,8 +162,8 @@ def filled_rows(walk, rows, format, data, pos, end, carried):
     number: cython.Py_ssize_t = 0
     size: cython.longlong
     state: cython.int
-    walk.carried_bytes += end - pos
-    if carried > MOST_CARRIED or walk.carried_bytes > MOST_CARRIED_BYTES:
+    walk.nested_bytes += end - pos
+    if nesting > MOST_NESTED or walk.nested_bytes > MOST_NESTED_BYTES:
         return BAD
     while pos < end:
         size = be32(data, pos, end)
@@ -163,7 +178,7 @@ def filled_rows(walk, rows, format, data, pos, end, carried):
         if state != GOOD:
             return state
         walk.level_base = walk.level_top
-        state = one_message(walk, rows, format, data, pos, end, carried)
+        state = one_message(walk, rows, format, data, pos, end, nesting)
         if state != GOOD:
             return state
         walk.level_base = level_base
@@ -177,20 +192,6 @@ def payload_rows(walk, rows, data, pos, end):
     """Append the rows of the messages that fill a payload of a transport, if any do."""
     format: cython.int = recognised(data, pos, end) if end - pos >= 8 else -1
     return GOOD if format < 0 else filled_rows(walk, rows, format, data, pos, end, 1)
-
-
-def wide_state(walk, rows, row, column, data, pos):
-    """Put the field just read into its wide cell; return how to go on."""
-    result: cython.int = walk.wide.put(row, column, rows, data, pos)
-    if result < _TEXT_ROOM:
-        return GOOD
-    if result == _ASKED:
-        walk.is_asking = True
-        return GOOD
-    if result == _TOO_MUCH:
-        return BAD
-    walk.need_bytes = rows.text_used + rows.binary_used
-    return walk.refuse(NEED_WIDE_TEXT)
 
 
 def recognised_payloads(

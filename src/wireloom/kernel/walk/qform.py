@@ -8,6 +8,7 @@ from __future__ import annotations
 from wireloom.kernel import shim as cython
 from wireloom.kernel.primitives import be16, be32, room, u8
 from wireloom.kernel.shim import later
+from wireloom.kernel.walk.fields import begin_field, end_field
 from wireloom.kernel.walk.names import FULL
 from wireloom.kernel.walk.scalars import (
     KIND_BOOLEAN,
@@ -20,12 +21,11 @@ from wireloom.kernel.walk.scalars import (
     put_scalar,
     put_time_text,
 )
-from wireloom.kernel.walk.walk import BAD, GOOD, NEED_NAMES, NEED_ROWS, NEED_TEXT
+from wireloom.kernel.walk.walk import BAD, GOOD, NEED_NAMES
 
 __all__: list[str] = []
 
-carried_rows = later("walk.messages", "carried_rows")
-wide_state = later("walk.messages", "wide_state")
+field_payload = later("walk.messages", "field_payload")
 
 QFORM_HEADER = cython.declare(cython.int, 8)
 QFORM_MAGIC = cython.declare(cython.uint, 0x11111112)
@@ -80,46 +80,28 @@ def qform_name(walk, fid):
     return name
 
 
-def qform_carried(walk, rows, data, pos, end, carried, name, fid, index):
-    """See `carried_rows`; the field's name is in the dictionary, not in the message."""
+def qform_payload(walk, rows, data, end, nesting, index, fid):
+    """See `field_payload`; the field's name is in the dictionary, not in the message."""
     name_at: cython.Py_ssize_t = walk.fid_ends[fid - 1] if fid else 0
-    if cython.compiled:
-        return carried_rows(
-            walk,
-            rows,
-            data,
-            pos,
-            end,
-            carried,
-            name,
-            cython.address(walk.fid_text[0]),
-            name_at,
-            walk.fid_ends[fid],
-            index,
-        )
-    return carried_rows(
-        walk, rows, data, pos, end, carried, name, walk.fid_text, name_at, walk.fid_ends[fid], index
-    )
+    names = cython.address(walk.fid_text[0]) if cython.compiled else walk.fid_text
+    return field_payload(walk, rows, data, end, nesting, index, names, name_at, walk.fid_ends[fid])
 
 
-def qform_message(walk, rows, data, pos, end, carried):
+def qform_message(walk, rows, data, pos, end, nesting):
     """Append the rows of the message at the start of ``data[pos:end]``.
 
-    `walk.message_end` is then where it ends. `carried` is how many messages it lies in.
+    `walk.message_end` is then where it ends. `nesting` is how many messages it lies in.
     """
     index: cython.int = 0
     name: cython.int
     data_at: cython.Py_ssize_t
     data_end: cython.Py_ssize_t
     text_end: cython.Py_ssize_t
-    message_row: cython.Py_ssize_t
-    wide_row: cython.Py_ssize_t
     size: cython.longlong
     fid: cython.uint
     kind: cython.uint
     code: cython.uint
     offset: cython.int
-    is_chosen: cython.bint
     state: cython.int
     if end - pos < QFORM_HEADER or be32(data, pos, end) != QFORM_MAGIC:
         return BAD
@@ -133,8 +115,6 @@ def qform_message(walk, rows, data, pos, end, carried):
     state = walk.open(QFORM, -1, size)
     if state != GOOD:
         return state
-    message_row = walk.message_row
-    wide_row = walk.wide_row
     while pos < end:
         if index >= walk.max_fields or end - pos < 2:
             return BAD
@@ -172,20 +152,13 @@ def qform_message(walk, rows, data, pos, end, carried):
         name = qform_name(walk, fid)
         if name == FULL:
             return walk.refuse(NEED_NAMES)
-        walk.level_names[walk.level_top] = name
-        walk.level_top += 1
-        is_chosen = walk.has_wide and name < walk.wide.columns
-        if rows.keeps or is_chosen:
-            if rows.count >= rows.capacity:
-                return walk.refuse(NEED_ROWS)
-            rows.begin(
-                index,
-                walk.types[_QFORM_TYPES + code],
-                cython.cast(cython.int, data_end - data_at),
-                name,
-            )
-            if walk.path:
-                rows.keys.set_path(rows.count, walk.path)
+        walk.data_at = data_at
+        walk.data_end = data_end
+        walk.field_end = pos
+        state = begin_field(walk, rows, name, index, walk.types[_QFORM_TYPES + code], size)
+        if state != GOOD:
+            return state
+        if walk.is_read:
             rows.put_fid(fid)
             if offset >= 0:
                 rows.put_partial(offset)
@@ -214,18 +187,12 @@ def qform_message(walk, rows, data, pos, end, carried):
                         return BAD
                 elif code == _TSS_STIME:
                     put_time_text(rows, data, data_at, text_end)
-            if is_chosen:
-                state = wide_state(walk, rows, wide_row, name, data, data_at)
-                if state != GOOD:
-                    return state
-            rows.end()
-        if code == _TSS_OPAQUE and offset < 0 and walk.is_nested and size >= 8:
-            state = qform_carried(walk, rows, data, data_at, data_end, carried, name, fid, index)
+            state = end_field(walk, rows, data)
             if state != GOOD:
                 return state
-            if not rows.reserve(end - pos):
-                walk.need_bytes = end - pos
-                return walk.refuse(NEED_TEXT)
+        if code == _TSS_OPAQUE and offset < 0 and walk.is_nested:
+            state = qform_payload(walk, rows, data, end, nesting, index, fid)
+            if state != GOOD:
+                return state
         index += 1
-    walk.message_end = end
-    return walk.close(message_row, wide_row, index, 0)
+    return walk.close(end, index, 0)

@@ -7,11 +7,11 @@ from wireloom.kernel.primitives import be32, room, u8
 from wireloom.kernel.rows.layoutrows import (
     NO_LAYOUT,
     keep_layout,
-    repeated_cells,
-    repeated_rows,
+    repeated_message,
 )
 from wireloom.kernel.shim import later
-from wireloom.kernel.walk.fastfields import quick_lane
+from wireloom.kernel.walk.fastfields import known_fields
+from wireloom.kernel.walk.fields import begin_field, end_field
 from wireloom.kernel.walk.headercache import (
     PLAN_DECIMAL,
     PLAN_HINTED,
@@ -39,14 +39,11 @@ from wireloom.kernel.walk.walk import (
     BAD,
     GOOD,
     NEED_NAMES,
-    NEED_ROWS,
-    NEED_TEXT,
 )
 
 __all__: list[str] = []
 
-carried_rows = later("walk.messages", "carried_rows")
-wide_state = later("walk.messages", "wide_state")
+field_payload = later("walk.messages", "field_payload")
 
 TIBMSG_HEADER = cython.declare(cython.int, 9)
 TIBMSG_MAGIC = cython.declare(cython.uint, 0xCE13AA1F)
@@ -55,71 +52,38 @@ TIBMSG = cython.declare(cython.int, 1)
 _SCALARS = cython.declare(cython.int, 0b10011111100)
 """Bits 2 to 7 and 10: the types that a hint may have."""
 
+_NO_HINT = cython.declare(cython.int, -2)
 _MESSAGE = cython.declare(cython.uint, 1)
 _ARRAY = cython.declare(cython.uint, 8)
 _PARTIAL = cython.declare(cython.uint, 9)
 
 
-def tibmsg_message(walk, rows, shapes, data, pos, end, carried):
+def tibmsg_message(walk, rows, headers, data, pos, end, nesting):
     """Append the rows of the message at the start of ``data[pos:end]``.
 
-    `walk.message_end` is then where it ends. `carried` is how many messages it lies in.
+    `walk.message_end` is then where it ends. `nesting` is how many messages it lies in.
     """
     index: cython.int = 0
-    before: cython.Py_ssize_t
-    header: cython.Py_ssize_t = 0
-    name: cython.int
-    name_size: cython.Py_ssize_t
     left: cython.Py_ssize_t = walk.max_fields
     base: cython.Py_ssize_t = walk.level
-    body: cython.Py_ssize_t
-    has_layouts: cython.bint = walk.has_wide != rows.keeps and (walk.has_wide or rows.is_whole)
     deepest: cython.Py_ssize_t = base
-    is_chosen: cython.bint = False
-    is_read: cython.bint
+    body: cython.Py_ssize_t = pos + TIBMSG_HEADER
     start: cython.Py_ssize_t
-    key_at: cython.Py_ssize_t
-    data_at: cython.Py_ssize_t
-    data_end: cython.Py_ssize_t
-    message_row: cython.Py_ssize_t
-    wide_row: cython.Py_ssize_t
+    at: cython.Py_ssize_t
     size: cython.longlong
-    key: cython.uint
-    code: cython.uint
-    hint_key: cython.uint
-    hint_size: cython.longlong
-    hint_at: cython.Py_ssize_t
-    hint: cython.longlong
-    path: cython.int
-    path_size: cython.int
     state: cython.int
     if end - pos < TIBMSG_HEADER or be32(data, pos, end) != TIBMSG_MAGIC:
         return BAD
     size = be32(data, pos + 5, end)
-    pos += TIBMSG_HEADER
+    pos = body
     if not room(pos, end, size) or size + TIBMSG_HEADER > walk.max_frame:
         return BAD
     end = pos + size
     state = walk.open(TIBMSG, -1, size)
-    if state != GOOD:
+    if state == GOOD:
+        state = repeated_message(walk, rows, walk.tibmsg_layouts, data, pos, end, left)
+    if state != NO_LAYOUT:
         return state
-    message_row = walk.message_row
-    wide_row = walk.wide_row
-    body = pos
-    if has_layouts and walk.has_wide:
-        state = repeated_cells(walk, rows, walk.tibmsg_layouts, data, pos, end, left, wide_row)
-        if state == GOOD:
-            walk.message_end = end
-            return walk.close(message_row, wide_row, cython.cast(cython.int, walk.lane_count), 0)
-        if state != NO_LAYOUT:
-            return state
-    elif has_layouts:
-        index = cython.cast(
-            cython.int, repeated_rows(walk, rows, walk.tibmsg_layouts, data, pos, end, left)
-        )
-        if index > 0:
-            walk.message_end = end
-            return walk.close(message_row, wide_row, index, 0)
     while True:
         if pos == end:
             if walk.level == base:
@@ -128,135 +92,85 @@ def tibmsg_message(walk, rows, shapes, data, pos, end, carried):
             end = walk.ends[walk.level]
             index = walk.indexes[walk.level] + 1
             continue
-        pos = quick_lane(walk, rows, shapes, data, pos, end, header, index, left, base, wide_row)
-        index += cython.cast(cython.int, walk.lane_count)
-        left -= walk.lane_count
+        pos = known_fields(walk, rows, headers, data, pos, end, index, left)
+        index += cython.cast(cython.int, walk.fields_read)
+        left -= walk.fields_read
         if pos == end:
-            header = walk.lane_header
             continue
         if left == 0:
             return BAD
         left -= 1
         start = pos
-        key_at = start + 1 + u8(data, start, end)
-        if end - key_at < 2:
-            return BAD
-        key = u8(data, key_at, end)
-        code = key & 15
-        if code < 1 or code > 10:
-            return BAD
-        if key & 0x80:
-            data_at = key_at + 5
-            if data_at > end:
-                return BAD
-            size = be32(data, key_at + 1, end)
-        else:
-            data_at = key_at + 2
-            size = u8(data, key_at + 1, end)
-        if size > end - data_at:
-            return BAD
-        data_end = data_at + size
-        pos = data_end
-        before = walk.lane_header
-        header = walk.lane_next
-        if header == 0:
-            header = tibmsg_header(walk, shapes, before, data, start, key_at, end)
-            if header == FULL:
-                return walk.refuse(NEED_NAMES)
-            name = shapes.one_name
-        else:
-            name = shapes.name[header]
-        walk.level_names[walk.level_top] = name
-        walk.level_top += 1
-        if walk.has_wide:
-            is_chosen = walk.level == base and 0 <= name < walk.wide.columns
-        is_read = rows.keeps or is_chosen
-        if is_read:
-            if rows.count >= rows.capacity:
-                return walk.refuse(NEED_ROWS)
-            rows.begin(index, walk.types[code], cython.cast(cython.int, size), name)
-            if walk.path:
-                rows.keys.set_path(rows.count, walk.path)
-        hint = -1
-        if code != _MESSAGE and (key & 0x40 or code == _ARRAY or code == _PARTIAL):
-            hint_at = data_end + 2
-            if hint_at > end:
-                return BAD
-            hint_key = u8(data, data_end, end)
-            hint_size = u8(data, data_end + 1, end)
-            if not _SCALARS >> (hint_key & 15) & 1:
-                return BAD
-            if hint_key & 0x80:
-                hint_at = data_end + 5
-                if hint_at > end:
-                    return BAD
-                hint_size = be32(data, data_end + 1, end)
-            pos = hint_at
-            if code != _ARRAY and code != _PARTIAL:
-                if hint_size > end - hint_at:
-                    return BAD
-                pos = hint_at + hint_size
-                if is_read:
-                    hint = tibmsg_hint(rows, data, hint_at, pos, hint_key & 15)
-            elif is_read and code == _PARTIAL:
-                rows.put_partial(hint_size)
-            elif is_read:
-                # The elements' type is part of the type's name, their size takes the hint's place.
-                rows.put_type(walk.types[16 + (hint_key & 15)])
-                rows.put_hint(hint_size)
-        if is_read:
-            state = tibmsg_value(walk, rows, data, data_at, data_end, end, code, hint)
-            if is_chosen and state == GOOD:
-                state = wide_state(walk, rows, wide_row, name, data, data_at)
+        state = tibmsg_field(walk, rows, headers, data, pos, end, index)
+        if state != GOOD:
+            return state
+        pos = walk.field_end
+        if walk.code == _MESSAGE:
+            state = walk.descend(data, start, end, index, 0)
             if state != GOOD:
                 return state
-            rows.end()
-        if code == _MESSAGE:
-            if walk.level - base >= walk.max_depth:
-                return BAD
-            path = walk.path
-            path_size = walk.path_size
-            name_size = shapes.name_sizes[header] if header else shapes.one_size
-            state = walk.step(name, data, start + 1, start + 1 + name_size, index)
-            if state == GOOD:
-                state = walk.settle()
-            if state != GOOD:
-                return state
-            if not walk.enter(end, index, 0, path, path_size):
-                return BAD
             deepest = max(deepest, walk.level)
-            end = data_end
-            pos = data_at
+            pos = walk.data_at
+            end = walk.data_end
             index = 0
             continue
-        if code == KIND_OPAQUE and walk.is_nested and data_end - data_at >= 8:
-            name_size = shapes.name_sizes[header] if header else shapes.one_size
-            state = carried_rows(
-                walk,
-                rows,
-                data,
-                data_at,
-                data_end,
-                carried,
-                name,
-                data,
-                start + 1,
-                start + 1 + name_size,
-                index,
-            )
+        if walk.code == KIND_OPAQUE and walk.is_nested:
+            at = start + 1 + walk.name_size
+            state = field_payload(walk, rows, data, end, nesting, index, data, start + 1, at)
             if state != GOOD:
                 return state
-            if not rows.reserve(end - pos):
-                walk.need_bytes = end - pos
-                return walk.refuse(NEED_TEXT)
         index += 1
-    walk.message_end = end
-    if has_layouts and deepest == base:
-        keep_layout(walk, walk.tibmsg_layouts, rows, shapes, data, body, end, index)
-    return walk.close(message_row, wide_row, index, cython.cast(cython.int, deepest - base))
+    if deepest == base:
+        keep_layout(walk, walk.tibmsg_layouts, rows, headers, data, body, end, index)
+    return walk.close(end, index, cython.cast(cython.int, deepest - base))
 
 
-def tibmsg_header(walk, shapes, before, data, pos, key_at, end):
+def tibmsg_field(walk, rows, headers, data, pos, end, index):
+    """Read the field at `pos`, at position `index` of its message, and append its row."""
+    key_at: cython.Py_ssize_t = pos + 1 + u8(data, pos, end)
+    key: cython.uint = u8(data, key_at, end)
+    code: cython.uint = key & 15
+    size: cython.Py_ssize_t
+    hint: cython.longlong = -1
+    state: cython.int
+    if end - key_at < 2 or code < 1 or code > 10:
+        return BAD
+    if key & 0x80:
+        walk.data_at = key_at + 5
+        if walk.data_at > end:
+            return BAD
+        size = be32(data, key_at + 1, end)
+    else:
+        walk.data_at = key_at + 2
+        size = u8(data, key_at + 1, end)
+    if size > end - walk.data_at:
+        return BAD
+    walk.code = code
+    walk.data_end = walk.field_end = walk.data_at + size
+    if walk.next_header:
+        walk.header = walk.next_header
+        walk.name_size = headers.name_sizes[walk.header]
+        state = begin_field(walk, rows, headers.name[walk.header], index, walk.types[code], size)
+    else:
+        walk.header = tibmsg_header(walk, headers, walk.header, data, pos, key_at, end)
+        if walk.header == FULL:
+            return walk.refuse(NEED_NAMES)
+        walk.name_size = headers.one_size
+        state = begin_field(walk, rows, headers.one_name, index, walk.types[code], size)
+    if state != GOOD:
+        return state
+    if code != _MESSAGE and (key & 0x40 or code == _ARRAY or code == _PARTIAL):
+        hint = tibmsg_hint(walk, rows, data, walk.data_end, end, code)
+        if hint == _NO_HINT:
+            return BAD
+    if walk.is_read:
+        state = tibmsg_value(walk, rows, data, walk.data_at, walk.data_end, end, code, hint)
+        if state == GOOD:
+            state = end_field(walk, rows, data)
+    return state
+
+
+def tibmsg_header(walk, headers, before, data, pos, key_at, end):
     """The number of the header of the field at `pos`, with a plan for the fast path."""
     key: cython.uint = u8(data, key_at, end)
     code: cython.uint = key & 15
@@ -277,13 +191,46 @@ def tibmsg_header(walk, shapes, before, data, pos, key_at, end):
         stop += 1
         if not key & 0x40 and is_int_size(size):
             plan = PLAN_INT if code == KIND_INT else PLAN_UINT
-    found = shapes.find(cython.cast(cython.int, before), data, pos, stop, end)
+    found = headers.find(cython.cast(cython.int, before), data, pos, stop, end)
     if found > 0 and plan != PLAN_NONE:
-        shapes.set_plan(found, plan, cython.cast(cython.int, size), walk.types[code])
+        headers.set_plan(found, plan, cython.cast(cython.int, size), walk.types[code])
     return found
 
 
-def tibmsg_hint(rows, data, pos, end, kind):
+def tibmsg_hint(walk, rows, data, pos, end, code):
+    """Read the hint at `pos`, behind the data of a field; `walk.field_end` is then where it ends.
+
+    Returns its number, or -1 if it means nothing, or `_NO_HINT` if it cannot be read.
+    """
+    at: cython.Py_ssize_t = pos + 2
+    size: cython.longlong = u8(data, pos + 1, end)
+    key: cython.uint = u8(data, pos, end)
+    if at > end or not _SCALARS >> (key & 15) & 1:
+        return _NO_HINT
+    if key & 0x80:
+        at = pos + 5
+        if at > end:
+            return _NO_HINT
+        size = be32(data, pos + 1, end)
+    walk.field_end = at
+    if code == _ARRAY:
+        # The elements' type is part of the type's name, their size takes the hint's place.
+        if walk.is_read:
+            rows.put_type(walk.types[16 + (key & 15)])
+            rows.put_hint(size)
+    elif code == _PARTIAL:
+        if walk.is_read:
+            rows.put_partial(size)
+    else:
+        if size > end - at:
+            return _NO_HINT
+        walk.field_end = at + size
+        if walk.is_read:
+            return put_hint_number(rows, data, at, at + size, key & 15)
+    return -1
+
+
+def put_hint_number(rows, data, pos, end, kind):
     """Put the number of a hint; return it, or -1 if it means nothing."""
     hint: cython.longlong
     size: cython.Py_ssize_t = end - pos

@@ -11,12 +11,12 @@ from wireloom.kernel.rows.fieldrows import V_TEXT
 from wireloom.kernel.rows.layoutrows import (
     NO_LAYOUT,
     keep_layout,
-    repeated_cells,
-    repeated_rows,
+    repeated_message,
 )
 from wireloom.kernel.shim import later
 from wireloom.kernel.walk.decimals import is_utf8
-from wireloom.kernel.walk.fastfields import quick_lane
+from wireloom.kernel.walk.fastfields import known_fields
+from wireloom.kernel.walk.fields import begin_field, end_field
 from wireloom.kernel.walk.headercache import (
     PLAN_INT,
     PLAN_NONE,
@@ -36,12 +36,11 @@ from wireloom.kernel.walk.scalars import (
     is_int_size,
     put_scalar,
 )
-from wireloom.kernel.walk.walk import BAD, GOOD, NEED_NAMES, NEED_ROWS, NEED_TEXT
+from wireloom.kernel.walk.walk import BAD, GOOD, NEED_NAMES
 
 __all__: list[str] = []
 
-carried_rows = later("walk.messages", "carried_rows")
-wide_state = later("walk.messages", "wide_state")
+field_payload = later("walk.messages", "field_payload")
 
 TIBRV_HEADER = cython.declare(cython.int, 8)
 TIBRV_MAGIC = cython.declare(cython.uint, 0x9955EEAA)
@@ -146,62 +145,32 @@ def count_messages(data, pos, end):
     return count if pos == end else -1
 
 
-def tibrv_message(walk, rows, shapes, data, pos, end, carried):
+def tibrv_message(walk, rows, headers, data, pos, end, nesting):
     """Append the rows of the message at the start of ``data[pos:end]``.
 
-    `walk.message_end` is then where it ends. `carried` is how many messages it lies in.
+    `walk.message_end` is then where it ends. `nesting` is how many messages it lies in.
     """
     index: cython.int = 0
-    before: cython.Py_ssize_t
-    header: cython.Py_ssize_t = 0
-    name: cython.int
-    fid: cython.int
-    name_size: cython.Py_ssize_t
     left: cython.longlong = walk.max_fields
     base: cython.Py_ssize_t = walk.level
-    body: cython.Py_ssize_t
-    has_layouts: cython.bint = walk.has_wide != rows.keeps and (walk.has_wide or rows.is_whole)
     deepest: cython.Py_ssize_t = base
-    is_chosen: cython.bint = False
+    body: cython.Py_ssize_t = pos + TIBRV_HEADER
     start: cython.Py_ssize_t
-    type_at: cython.Py_ssize_t
-    data_at: cython.Py_ssize_t
-    data_end: cython.Py_ssize_t
-    message_row: cython.Py_ssize_t
-    wide_row: cython.Py_ssize_t
-    size: cython.longlong
+    at: cython.Py_ssize_t
+    size: cython.longlong = be32(data, pos, end)
     elements: cython.longlong
-    code: cython.uint
-    path: cython.int
-    path_size: cython.int
     state: cython.int
-    size = be32(data, pos, end)
     if end - pos < TIBRV_HEADER or be32(data, pos + 4, end) != TIBRV_MAGIC:
         return BAD
     if size < TIBRV_HEADER or size > end - pos or size > walk.max_frame:
         return BAD
     end = pos + size
-    pos += TIBRV_HEADER
+    pos = body
     state = walk.open(TIBRV, 0, size)
-    if state != GOOD:
+    if state == GOOD:
+        state = repeated_message(walk, rows, walk.tibrv_layouts, data, pos, end, left)
+    if state != NO_LAYOUT:
         return state
-    message_row = walk.message_row
-    wide_row = walk.wide_row
-    body = pos
-    if has_layouts and walk.has_wide:
-        state = repeated_cells(walk, rows, walk.tibrv_layouts, data, pos, end, left, wide_row)
-        if state == GOOD:
-            walk.message_end = end
-            return walk.close(message_row, wide_row, cython.cast(cython.int, walk.lane_count), 0)
-        if state != NO_LAYOUT:
-            return state
-    elif has_layouts:
-        index = cython.cast(
-            cython.int, repeated_rows(walk, rows, walk.tibrv_layouts, data, pos, end, left)
-        )
-        if index > 0:
-            walk.message_end = end
-            return walk.close(message_row, wide_row, index, 0)
     while True:
         if pos == end:
             if walk.level == base:
@@ -219,152 +188,126 @@ def tibrv_message(walk, rows, shapes, data, pos, end, carried):
             end = walk.ends[walk.level]
             index = walk.indexes[walk.level] + 1
             continue
-        pos = quick_lane(walk, rows, shapes, data, pos, end, header, index, left, base, wide_row)
-        index += cython.cast(cython.int, walk.lane_count)
-        left -= walk.lane_count
+        pos = known_fields(walk, rows, headers, data, pos, end, index, left)
+        index += cython.cast(cython.int, walk.fields_read)
+        left -= walk.fields_read
         if pos == end:
-            header = walk.lane_header
             continue
         if left <= 0:
             return BAD
         left -= 1
         start = pos
-        type_at = start + 1 + u8(data, start, end)
-        if end - type_at < 2:
-            return BAD
-        code = u8(data, type_at, end)
-        size = u8(data, type_at + 1, end)
-        data_at = type_at + 2
-        if code > _RV_MESSAGES or not _RV_KNOWN >> code & 1:
-            return BAD
-        if code == _RV_MESSAGE:
-            if size != 0x7A or end - data_at < 4:
-                return BAD
-            size = be32(data, data_at, end)
-            if size < TIBRV_HEADER:
-                return BAD
-        elif size == 0x7A and not _RV_LITERAL >> code & 1:
-            if end - data_at < 4:
-                return BAD
-            size = cython.cast(cython.longlong, be32(data, data_at, end)) - 4
-            data_at += 4
-        elif size == 0x79 and not _RV_LITERAL >> code & 1:
-            if end - data_at < 2:
-                return BAD
-            size = cython.cast(cython.longlong, be16(data, data_at, end)) - 2
-            data_at += 2
-        if not room(data_at, end, size):
-            return BAD
-        data_end = data_at + size
-        pos = data_end
-        if code == _RV_XML or (code == _RV_SUBJECT and not is_subject(data, data_at, data_end)):
-            return BAD
-        if code == _RV_STRINGS and (
-            size < 4
-            or count_zeros(data, data_at + 4, data_end) != be32(data, data_at, data_end)
-            or (size > 4 and u8(data, data_end - 1, data_end))
-        ):
-            return BAD
-        before = walk.lane_header
-        header = walk.lane_next
-        if header == 0:
-            header = tibrv_header(walk, shapes, before, data, start, type_at, end)
-            if header == FULL:
-                return walk.refuse(NEED_NAMES)
-            name = shapes.one_name
-            fid = shapes.one_fid
-        else:
-            name = shapes.name[header]
-            fid = shapes.fid[header]
-        walk.level_names[walk.level_top] = name
-        walk.level_top += 1
-        if walk.has_wide:
-            is_chosen = walk.level == base and 0 <= name < walk.wide.columns
-        if rows.keeps or is_chosen:
-            if rows.count >= rows.capacity:
-                return walk.refuse(NEED_ROWS)
-            rows.begin(
-                index,
-                walk.types[_TIBRV_TYPES + code],
-                cython.cast(cython.int, data_end - data_at),
-                name,
-            )
-            if walk.path:
-                rows.keys.set_path(rows.count, walk.path)
-            if fid >= 0:
-                rows.put_fid(fid)
-            if code == _RV_SUBJECT:
-                if not put_subject(rows, data, data_at, data_end):
-                    return BAD
-            elif code == _RV_DATETIME and size == 8:
-                rows.put_ts(
-                    cython.cast(cython.longlong, be32(data, data_at, data_end)) * 1000000000
-                    + cython.cast(cython.longlong, be32(data, data_at + 4, data_end)) * 1000
-                )
-            elif code != _RV_MESSAGE and code != _RV_MESSAGES:
-                put_scalar(rows, data, data_at, data_end, end, tibrv_kind(code), -1)
-            if is_chosen:
-                state = wide_state(walk, rows, wide_row, name, data, data_at)
-                if state != GOOD:
-                    return state
-            rows.end()
-        if code == _RV_MESSAGE or code == _RV_MESSAGES:
-            if walk.level - base >= walk.max_depth:
-                return BAD
-            path = walk.path
-            path_size = walk.path_size
-            name_size = shapes.name_sizes[header] if header else shapes.one_size
-            state = walk.step(name, data, start + 1, start + 1 + name_size, index)
-            if state == GOOD and code == _RV_MESSAGE:
-                state = walk.settle()
-            if state != GOOD:
-                return state
-            if code == _RV_MESSAGE:
-                if not walk.enter(end, index, 0, path, path_size):
-                    return BAD
-                pos = data_at + TIBRV_HEADER
-                end = data_end
-            else:
-                elements = count_messages(data, data_at, data_end)
-                if elements < 0 or elements > left:
-                    return BAD
-                left -= elements
-                if not walk.enter(end, index, data_end, path, path_size):
-                    return BAD
-                # At the start of the first element, or at the end of none.
-                pos = data_at + 4
-                end = pos
-            deepest = max(deepest, walk.level)
-            index = 0
-            continue
-        if code == _RV_OPAQUE and walk.is_nested and size >= 8:
-            name_size = shapes.name_sizes[header] if header else shapes.one_size
-            state = carried_rows(
-                walk,
-                rows,
-                data,
-                data_at,
-                data_end,
-                carried,
-                name,
-                data,
-                start + 1,
-                start + 1 + name_size,
-                index,
-            )
-            if state != GOOD:
-                return state
-            if not rows.reserve(end - pos):
-                walk.need_bytes = end - pos
-                return walk.refuse(NEED_TEXT)
+        state = tibrv_field(walk, rows, headers, data, pos, end, index)
+        if state != GOOD:
+            return state
+        pos = walk.field_end
         index += 1
-    walk.message_end = end
-    if has_layouts and deepest == base:
-        keep_layout(walk, walk.tibrv_layouts, rows, shapes, data, body, end, index)
-    return walk.close(message_row, wide_row, index, cython.cast(cython.int, deepest - base))
+        if walk.code == _RV_MESSAGE:
+            state = walk.descend(data, start, end, index - 1, 0)
+            pos = walk.data_at + TIBRV_HEADER
+            end = walk.data_end
+            index = 0
+        elif walk.code == _RV_MESSAGES:
+            elements = count_messages(data, walk.data_at, walk.data_end)
+            if elements < 0 or elements > left:
+                return BAD
+            left -= elements
+            state = walk.descend(data, start, end, index - 1, walk.data_end)
+            # At the start of the first element, or at the end of none.
+            pos = walk.data_at + 4
+            end = pos
+            index = 0
+        elif walk.code == _RV_OPAQUE and walk.is_nested:
+            at = start + 1 + walk.name_size
+            state = field_payload(walk, rows, data, end, nesting, index - 1, data, start + 1, at)
+        if state != GOOD:
+            return state
+        deepest = max(deepest, walk.level)
+    if deepest == base:
+        keep_layout(walk, walk.tibrv_layouts, rows, headers, data, body, end, index)
+    return walk.close(end, index, cython.cast(cython.int, deepest - base))
 
 
-def tibrv_header(walk, shapes, before, data, pos, type_at, end):
+def tibrv_field(walk, rows, headers, data, pos, end, index):
+    """Read the field at `pos`, at position `index` of its message, and append its row."""
+    type_at: cython.Py_ssize_t = pos + 1 + u8(data, pos, end)
+    code: cython.uint = u8(data, type_at, end)
+    size: cython.longlong
+    fid: cython.int
+    type: cython.int
+    state: cython.int
+    if end - type_at < 2 or code > _RV_MESSAGES or not _RV_KNOWN >> code & 1:
+        return BAD
+    walk.code = code
+    if not tibrv_data(walk, data, type_at, end, code):
+        return BAD
+    size = walk.data_end - walk.data_at
+    type = walk.types[_TIBRV_TYPES + code]
+    if walk.next_header:
+        walk.header = walk.next_header
+        walk.name_size = headers.name_sizes[walk.header]
+        fid = headers.fid[walk.header]
+        state = begin_field(walk, rows, headers.name[walk.header], index, type, size)
+    else:
+        walk.header = tibrv_header(walk, headers, walk.header, data, pos, type_at, end)
+        if walk.header == FULL:
+            return walk.refuse(NEED_NAMES)
+        walk.name_size = headers.one_size
+        fid = headers.one_fid
+        state = begin_field(walk, rows, headers.one_name, index, type, size)
+    if state != GOOD or not walk.is_read:
+        return state
+    if fid >= 0:
+        rows.put_fid(fid)
+    if code == _RV_SUBJECT:
+        if not put_subject(rows, data, walk.data_at, walk.data_end):
+            return BAD
+    elif code == _RV_DATETIME and size == 8:
+        rows.put_ts(
+            cython.cast(cython.longlong, be32(data, walk.data_at, walk.data_end)) * 1000000000
+            + cython.cast(cython.longlong, be32(data, walk.data_at + 4, walk.data_end)) * 1000
+        )
+    elif code != _RV_MESSAGE and code != _RV_MESSAGES:
+        put_scalar(rows, data, walk.data_at, walk.data_end, end, tibrv_kind(code), -1)
+    return end_field(walk, rows, data)
+
+
+def tibrv_data(walk, data, type_at, end, code):
+    """Find the data of the field whose type is at `type_at`; false if it is not what it says."""
+    at: cython.Py_ssize_t = type_at + 2
+    size: cython.longlong = u8(data, type_at + 1, end)
+    if code == _RV_MESSAGE:
+        if size != 0x7A or end - at < 4:
+            return False
+        size = be32(data, at, end)
+        if size < TIBRV_HEADER:
+            return False
+    elif size == 0x7A and not _RV_LITERAL >> code & 1:
+        if end - at < 4:
+            return False
+        size = cython.cast(cython.longlong, be32(data, at, end)) - 4
+        at += 4
+    elif size == 0x79 and not _RV_LITERAL >> code & 1:
+        if end - at < 2:
+            return False
+        size = cython.cast(cython.longlong, be16(data, at, end)) - 2
+        at += 2
+    if not room(at, end, size):
+        return False
+    walk.data_at = at
+    walk.data_end = walk.field_end = at + size
+    if code == _RV_SUBJECT:
+        return is_subject(data, at, at + size)
+    if code == _RV_STRINGS:
+        return (
+            size >= 4
+            and count_zeros(data, at + 4, at + size) == be32(data, at, at + size)
+            and (size == 4 or u8(data, at + size - 1, at + size) == 0)
+        )
+    return code != _RV_XML
+
+
+def tibrv_header(walk, headers, before, data, pos, type_at, end):
     """The number of the header of the field at `pos`, with a plan for the fast path."""
     code: cython.uint = u8(data, type_at, end)
     size: cython.uint = u8(data, type_at + 1, end)
@@ -380,9 +323,11 @@ def tibrv_header(walk, shapes, before, data, pos, type_at, end):
             plan = PLAN_REAL if size == 8 else PLAN_NONE
         elif is_int_size(size):
             plan = PLAN_INT if code == 11 else PLAN_UINT
-    found = shapes.find(cython.cast(cython.int, before), data, pos, stop, end)
+    found = headers.find(cython.cast(cython.int, before), data, pos, stop, end)
     if found > 0 and plan != PLAN_NONE:
-        shapes.set_plan(found, plan, cython.cast(cython.int, size), walk.types[_TIBRV_TYPES + code])
+        headers.set_plan(
+            found, plan, cython.cast(cython.int, size), walk.types[_TIBRV_TYPES + code]
+        )
     return found
 
 

@@ -54,8 +54,8 @@ MAX_DEPTH = cython.declare(cython.int, 64)
 MOST_NAMES = cython.declare(cython.Py_ssize_t, 131072)
 """Fields on all enclosing levels whose names are remembered."""
 MOST_LEVELS = cython.declare(cython.int, 4096)
-MOST_CARRIED = cython.declare(cython.int, 16)
-MOST_CARRIED_BYTES = cython.declare(cython.longlong, 67108864)
+MOST_NESTED = cython.declare(cython.int, 16)
+MOST_NESTED_BYTES = cython.declare(cython.longlong, 67108864)
 """As in `wireloom.nesting`: levels of messages in payloads, and bytes of those payloads."""
 _MOST_COMPARED = cython.declare(cython.Py_ssize_t, 1048576)
 """Names compared for the paths of one frame before the object path is quicker."""
@@ -139,8 +139,8 @@ class Walk:
     def grow_names(self) -> None:
         """Double the room for names and headers."""
         self.names.grow()
-        self.tibmsg_shapes.grow()
-        self.tibrv_shapes.grow()
+        self.tibmsg_headers.grow()
+        self.tibrv_headers.grow()
 
     def set_dictionary(self, kinds: bytes, types: bytes, sizes: bytes, ends: bytes, text: bytes):
         """The fields of a QForm dictionary, by id: kind, type, size, and where their names end."""
@@ -159,8 +159,8 @@ class Walk:
             self.names.add(name)
         self.paths = Names()
         self.paths.add(b"")
-        self.tibmsg_shapes = HeaderCache(self.names, False)
-        self.tibrv_shapes = HeaderCache(self.names, True)
+        self.tibmsg_headers = HeaderCache(self.names, False)
+        self.tibrv_headers = HeaderCache(self.names, True)
         self.tibmsg_layouts = Layouts(LAYOUTS, LAYOUT_WORDS, LAYOUT_FIELDS)
         self.tibrv_layouts = Layouts(LAYOUTS, LAYOUT_WORDS, LAYOUT_FIELDS)
         self.fid_names = memoryview(bytearray(4 * max(1, len(self.fid_kinds)))).cast("i")
@@ -182,14 +182,23 @@ class Walk:
         self.level_base = 0
         self.level_top = 0
         self.compared = 0
-        self.carried_bytes = 0
+        self.nested_bytes = 0
         self.is_asking = False
+        # Of the message that is read: its level, its rows, and where it ends.
+        self.message_level = 0
         self.message_row = 0
         self.wide_row = 0
         self.message_end = 0
-        self.lane_header = 0
-        self.lane_next = 0
-        self.lane_count = 0
+        # What `known_fields` has read: the header of the last field, that of the next one if it was
+        # recognised, else 0, and how many fields.
+        self.header = 0
+        self.next_header = 0
+        self.fields_read = 0
+        # Of the field that a walker has read: its type, name, data and end, and where it goes.
+        self.code = 0
+        self.name = self.name_size = 0
+        self.data_at = self.data_end = self.field_end = 0
+        self.is_read = self.is_chosen = False
 
     def mark(self):
         """Remember the state before a frame."""
@@ -234,6 +243,8 @@ class Walk:
 
     def open(self, format, dialect, size):
         """Start a message of so many bytes."""
+        self.message_level = self.level
+        self.header = 0
         # A field has at least three bytes (in QForm two, plus data), and its name is kept.
         if self.level_top + min(size // 2, self.max_fields) >= MOST_NAMES:
             return BAD
@@ -250,13 +261,31 @@ class Walk:
                 return self.refuse(NEED_WIDE)
         return GOOD
 
-    def close(self, message_row, wide_row, fields, depth):
-        """End a message."""
+    def close(self, end, fields, depth):
+        """End a message of so many fields and levels, at `end`."""
+        self.message_end = end
         if self.has_messages:
-            self.messages.close(message_row, fields, depth)
+            self.messages.close(self.message_row, fields, depth)
         if self.has_wide:
-            self.wide.close(wide_row)
+            self.wide.close(self.wide_row)
         return GOOD
+
+    def descend(self, data, pos, end, index, array):
+        """Go into the message that is the field at `pos`, in a message that ends at `end`.
+
+        Or into an array of messages: `array` is then where that ends, else 0.
+        """
+        path: cython.int = self.path
+        path_size: cython.int = self.path_size
+        state: cython.int
+        if self.level - self.message_level >= self.max_depth:
+            return BAD
+        state = self.step(self.name, data, pos + 1, pos + 1 + self.name_size, index)
+        if state == GOOD and array == 0:
+            state = self.settle()
+        if state == GOOD and not self.enter(end, index, array, path, path_size):
+            state = BAD
+        return state
 
     def enter(self, end, index, array, path, path_size):
         """Go a level down, from the field `index` of a message that ends at `end`.

@@ -17,6 +17,7 @@ from wireloom.arrow.arrays import plain_column
 from wireloom.arrow.frames import FrameBatch, Keys, Refused
 from wireloom.columnar.assembly import Assembly, Filled
 from wireloom.columnar.program import build_program
+from wireloom.columns import column_name
 from wireloom.errors import DecodeError, OptionError
 from wireloom.format import Format
 from wireloom.formats import get, names
@@ -94,8 +95,10 @@ class PacketDecoder:
         extra = {column.name for column in self._columns.extra} - {self._columns.body}
         self._more = [name for name in self.table.names if name in extra]
         self._readers = self._columns.extra_readers(self._options) if self._more else None
+        payload = None if payload is None else column_name(payload)
         filled = {*self.table.names, *(() if payload is None else (payload,))}
         content = self._columns.payload
+        content = None if content is None else column_name(content)
         if self._readers is not None and content is not None:
             filled.add(content)
         program = build_program(self._kernel, table(format).select(filled), shapes, enums)
@@ -235,6 +238,9 @@ class PacketDecoder:
             values = keys.row(index, batch)
             values |= {name: column[index].as_py() for name, column in more.items()}
             values |= self._columns.row(packet)
+            for column in self.table.columns:  # another packet may have names there
+                if column.type == "name" and isinstance(values.get(column.name), int):
+                    values[column.name] = str(values[column.name])
             extra.append({name: values.get(name) for name in self.table.names})
         kept = [index for index in range(batch.count) if not filled.outcome[index]]
         places = {index: row for row, index in enumerate([*kept, *accepted])}

@@ -9,9 +9,9 @@ import pytest
 from oracles.twins import batch_of, check_packets, seeds
 
 from wireloom import kernel as kernels
-from wireloom.columnar import packets
+from wireloom.columnar import packettables
 from wireloom.columnar.framing import scan_frames
-from wireloom.columnar.packets import PacketDecoder
+from wireloom.columnar.packettables import PacketDecoder
 from wireloom.errors import OptionError
 from wireloom.formats import get
 from wireloom.tables import table
@@ -162,7 +162,7 @@ def test_capture_times_of_rows_that_only_the_object_path_has(kernel):
 
 
 def test_large_payloads_make_smaller_batches(kernel, monkeypatch):
-    monkeypatch.setattr(packets, "MAX_BATCH_BYTES", 200)
+    monkeypatch.setattr(packettables, "MAX_BATCH_BYTES", 200)
     frames = _samples("nrep") * 3
     decoder = _decoder("nrep", kernel)
     made = list(decoder.decode(batch_of("nrep", frames)))
@@ -172,7 +172,7 @@ def test_large_payloads_make_smaller_batches(kernel, monkeypatch):
 
 
 def test_pieces_of_a_batch_keep_their_places(kernel, monkeypatch):
-    monkeypatch.setattr(packets, "MAX_BATCH_BYTES", 100)
+    monkeypatch.setattr(packettables, "MAX_BATCH_BYTES", 100)
     good, *_ = _samples("blaze")
     frames = [good, b"\0" * 12, good + b"more", good] * 5
     rows, refused = check_packets(

@@ -1,0 +1,1 @@
+"""What live sessions read: packets and objects one by one, for Python, not for columns."""
