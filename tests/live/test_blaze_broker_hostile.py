@@ -45,7 +45,7 @@ async def test_malformed_packets_get_the_stated_reaction(case: dict[str, Any]) -
     data, expected = bytes.fromhex(case["hex"]), case["expect"]
     dialect = {"seed": "document"}.get(case.get("dialect", "seed"), case.get("dialect", "document"))
     async with serving(settings(dialect=dialect), model=model, store=store) as broker:
-        if "CONRES 3" in expected or data[:2] == b"\x08\x83":
+        if "CONRES 3" in expected or data[1] == 0x83:  # CONREQ
             raw = await Raw.open(broker)
         else:
             raw = await Raw.connect(broker, dialect=dialect)
@@ -58,6 +58,9 @@ async def test_malformed_packets_get_the_stated_reaction(case: dict[str, Any]) -
                 await raw.expect(SubscriptionResponse, sbresl=3, blzcod=int(found[1]))
             elif found := re.search(r"CONRES 3/(\d+)", expected):
                 await raw.expect(ConnectionResponse, conres=3, errcod=int(found[1]))
+                await raw.ended()
+            elif case["id"] == "version_zero":
+                await raw.expect(ConnectionResponse, conres=3, errcod=6)
                 await raw.ended()
             else:
                 # Whatever else is wrong with a packet ends the connection with a reason.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import resource
 import ssl
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from click.testing import CliRunner
 from oracles.blaze_crash import Trial, kill_under_load, settle
 from oracles.blaze_peers import FLEET, MODEL, Raw, live, truck
 from oracles.blaze_program import Program
+from oracles.blaze_words import Words
 
 from wireloom.cli import main as wireloom
 from wireloom.formats.blaze import Action, Disconnected, TransactionResponse, decode_nclass
@@ -153,6 +156,18 @@ def certificates(folder: Path) -> tuple[Path, Path]:
     return cert, key
 
 
+def test_there_may_be_more_connections_than_files_that_a_shell_grants(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        program = Program.start(tmp_path, "sqlite://")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with program, contextlib.ExitStack() as stack:
+        for _ in range(300):
+            stack.enter_context(Words.connect(program.address))
+
+
 @live
 async def test_clients_come_over_tls_with_a_certificate(tmp_path: Path) -> None:
     cert, key = certificates(tmp_path)
@@ -173,8 +188,9 @@ async def test_clients_come_over_tls_with_a_certificate(tmp_path: Path) -> None:
 def test_a_config_is_checked_with_line_numbers_and_the_command_line_wins(tmp_path: Path) -> None:
     (tmp_path / "fleet.blz").write_text(FLEET)
     config = tmp_path / "broker.toml"
+    model = f'model = "{tmp_path / "fleet.blz"}"'
     config.write_text(
-        f'model = "{tmp_path / "fleet.blz"}"\nstore = "sqlite://"\nlisten = "127.0.0.1:0"\n'
+        f'{model}\nstore = "sqlite://"\nlisten = "127.0.0.1:0"\n'
         "[subscriptions]\nwindow = 16\n[limits]\nmax_connections = 0\n"
     )
     check = ["serve", "blaze", "--config", str(config), "--check-config"]
@@ -188,6 +204,10 @@ def test_a_config_is_checked_with_line_numbers_and_the_command_line_wins(tmp_pat
         ),
         ('dialect = "2018"\n', "is not one of document, 2017, 2019"),
         ("[subscription]\nwindow = 1\n", "did you mean subscriptions?"),
+        (f'{model}\nstore = "s"\n\n[subscriptions]\nwindow = 0\n', "bad.toml:4: window and"),
+        (f'{model}\nstore = "mysql://x"\n', "bad.toml:2: a store is sqlite:// or"),
+        (f'{model}\nstore = "sqlite://"\n[tls]\ncert = "none.pem"\n', "none.pem"),
+        ('model = "none.blz"\nstore = "sqlite://"\n', "none.blz"),
     ):
         config.with_name("bad.toml").write_text(text)
         bad = ["serve", "blaze", "--config", str(tmp_path / "bad.toml"), "--check-config"]

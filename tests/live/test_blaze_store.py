@@ -7,6 +7,7 @@ import math
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -37,6 +38,7 @@ from wireloom.services.blaze.store import (
     SqlStore,
     StoreSettings,
     Write,
+    database,
     open_store,
 )
 from wireloom.services.blaze.store.flat import MAX_COLUMNS
@@ -245,6 +247,64 @@ def test_rows_come_by_stamp_and_tell_of_deletions_only_to_who_was_there(store_ur
         assert await store.rows(TRUCK, (0, 0), 0) == []
 
     on_store(test, store_url)
+
+
+def test_a_download_from_the_start_has_no_deletions_of_before(store_url: str) -> None:
+    async def test(store: SqlStore) -> None:
+        await asyncio.gather(*(store.apply(write(INS, number)) for number in range(9)))
+        for number in (0, 4, 8):
+            await store.apply(write(DEL, number))
+        first = await store.portion(TRUCK, (0, 0), 3, None)
+        assert [row.key for row in first.rows] == ["(1,)", "(2,)", "(3,)"]
+        await store.apply(write(DEL, 2))
+        rest = await store.portion(TRUCK, first.rows[-1].stamp, 99, first.last)
+        told = [(row.action, row.key) for row in rest.rows]
+        assert told == [(INS, "(5,)"), (INS, "(6,)"), (INS, "(7,)"), (DEL, "(2,)")]
+        assert rest.last > first.last
+
+    on_store(test, store_url)
+
+
+def test_what_was_deleted_long_ago_is_forgotten_and_the_store_says_up_to_where(
+    store_url: str,
+) -> None:
+    now = 1_000_000.0
+
+    async def test(store: SqlStore) -> None:
+        nonlocal now
+        for number in range(1, 6):
+            await store.apply(write(INS, number))
+        now += 10
+        for number in (1, 2):
+            await store.apply(write(DEL, number))
+        now += 100
+        await store._prune()
+        # Nothing is newer than the deletions: whoever has all objects would be behind them.
+        assert len(await select(store, 'SELECT * FROM "TRUCK"')) == 5
+        await store.apply(write(UPD, 3))
+        await store.apply(write(DEL, 4))
+        store._next_purge = 0.0
+        await store._prune()
+        assert await select(store, 'SELECT truck_id, del FROM "TRUCK" ORDER BY truck_id') == [
+            (3, 0),
+            (4, 1),
+            (5, 0),
+        ]
+        for after in ((0, 0), (1_000_000, 3), (1_000_010, 1), (1_000_110, 0)):
+            found = await store.portion(TRUCK, after, 9, after)
+            assert found.forgotten == (1_000_010, 1)
+            assert found.last == (1_000_110, 1)
+        await store.apply(write(INS, 1))
+        assert [row.action for row in await store.rows(TRUCK, (1_000_110, 0), 9)] == [DEL, INS]
+
+    settings = StoreSettings(deleted_seconds=60, prune_interval=3600)
+    on_store(test, store_url, settings=settings, clock=lambda: now)
+    # It is still known after a restart.
+
+    async def again(store: SqlStore) -> None:
+        assert (await store.portion(TRUCK, (0, 0), 9, None)).forgotten == (1_000_010, 1)
+
+    on_store(again, store_url)
 
 
 def test_every_value_survives(store_url: str) -> None:
@@ -589,6 +649,74 @@ def test_ids_of_transactions_are_forgotten_by_age_and_number(store_url: str) -> 
     rows = 2 if store_url.startswith("sqlite") else 4
     settings = StoreSettings(txid_rows=rows, txid_seconds=100)
     on_store(test, store_url, settings=settings, clock=lambda: now)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_id_is_taken_twice_in_whatever_order_ids_come(store_url: str, seed: int) -> None:
+    rng = Random(seed)
+
+    async def test(store: SqlStore) -> None:
+        taken: set[tuple[int, int]] = set()
+        for _ in range(12):
+            connid, low = rng.choice((7, 8)), rng.randint(1, 60)
+            some = list(range(low, low + rng.randint(1, 20), rng.choice((1, 1, 2))))
+            if rng.random() < 0.3:
+                rng.shuffle(some)
+            some += rng.sample(some, rng.randint(0, 1))  # once more in the same group
+            outcomes = await asyncio.gather(
+                *(store.apply(write(DEL, 1, number, connid=connid)) for number in some)
+            )
+            for number, outcome in zip(some, outcomes, strict=True):
+                # The object does not exist: what is done has 4.
+                assert outcome.code == (201 if (connid, number) in taken else 4)
+                taken.add((connid, number))
+        found = await select(store, 'SELECT origin, first, last FROM "blaze$transactions"')
+        runs = [(bytes(origin), first, last) for origin, first, last in found if last]
+        ids = {
+            (int.from_bytes(origin[8:], "big"), number)
+            for origin, first, last in runs
+            for number in range(first, last + 1)
+        }
+        assert ids == taken
+        assert sum(last - first + 1 for _, first, last in runs) == len(taken)
+
+    on_store(test, store_url)
+
+
+def test_a_group_leaves_one_run_of_ids(store_url: str) -> None:
+    async def test(store: SqlStore) -> None:
+        await asyncio.gather(*(store.apply(write(INS, n, n)) for n in range(1, 101)))
+        found = await select(store, 'SELECT first, last FROM "blaze$transactions" WHERE last > 0')
+        assert sorted(found) in ([(1, 100)], [(1, 1), (2, 100)])
+
+    on_store(test, store_url)
+
+
+def test_the_log_of_writes_stays_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fill(name: str, most: int, interval: float = 0.0) -> int:
+        monkeypatch.setattr(database._Log, "interval", interval)
+        monkeypatch.setattr(database._Log, "max_pages", most)
+        found = database.open_database(f"sqlite:///{tmp_path / name}")
+        await found.run(lambda c: c.execute(text("CREATE TABLE t (a INTEGER PRIMARY KEY, b BLOB)")))
+        rows = [(b"x" * 4000,)] * 20
+        for _ in range(200):
+            await found.run(lambda c: c.exec_driver_sql("INSERT INTO t (b) VALUES (?)", rows))
+        size = (tmp_path / f"{name}-wal").stat().st_size
+        await found.close()
+        assert not (tmp_path / f"{name}-wal").exists()
+        return size
+
+    assert asyncio.run(fill("short.db", 100)) < 4_000_000
+    assert asyncio.run(fill("long.db", 100, 1000.0)) > 8_000_000
+
+    def broken(connection: object) -> int:
+        raise sqlite3.OperationalError("no room")
+
+    monkeypatch.setattr(database, "_checkpoint", broken)
+    asyncio.run(fill("broken.db", 100))
+    assert "the log is not carried over: no room" in caplog.text
 
 
 def test_large_arrays_have_no_columns_but_are_stored(

@@ -199,6 +199,7 @@ def test_an_id_that_was_answered_by_one_is_known_to_all(postgres_url: str) -> No
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_killed_takes_nothing_along(postgres_url: str) -> None:
     async def run() -> None:
         async with brokers(postgres_url, 2) as found:

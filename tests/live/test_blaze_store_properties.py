@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracles.stores import FLEET, TRUCK, all_rows, image
@@ -204,6 +205,7 @@ async def empty(store: SqlStore) -> None:
     assert await store.rows(TRUCK, (0, 0), 1) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(groups=GROUPS, policy=POLICIES)
 def test_a_store_is_what_its_writes_make_of_it(

@@ -60,8 +60,16 @@ class Pair:
                 await self.serve(event)
             self.events += self.client.receive(answered, 0) if answered else []
             for wanted in self.server.downloads_wanted():
-                rows = await self.store.rows(wanted.nclsid, wanted.after, wanted.count)
-                self.server.download(wanted.sbsrid, rows, len(rows) < wanted.count)
+                found = await self.store.portion(
+                    wanted.nclsid, wanted.after, wanted.count, wanted.deleted_after
+                )
+                self.server.download(
+                    wanted.sbsrid,
+                    found.rows,
+                    len(found.rows) < wanted.count,
+                    last=found.last,
+                    forgotten=found.forgotten,
+                )
             is_quiet = not (sent or answered or self.client.unsent or self.server.unsent)
             if is_quiet and not self.store.pending:
                 return

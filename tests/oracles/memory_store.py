@@ -12,8 +12,10 @@ from wireloom.formats.blaze import Model, NClassValue, apply_delta
 from wireloom.formats.blaze.codes import Action, BlazeCode
 from wireloom.formats.blaze.session import Change, EventIds, Stamp, TxId
 from wireloom.services.blaze.store.api import (
+    Done,
     Outcome,
     Policy,
+    Portion,
     Store,
     StoreSettings,
     StoreStatus,
@@ -36,7 +38,7 @@ class MemoryStore(Store):
         """Nothing is committed until `release`."""
         self.images: dict[int, dict[Any, tuple[Stamp, bool, NClassValue]]] = {}
         self._first_index = first_index
-        self._waiting: deque[tuple[Write, Callable[[Outcome], None]]] = deque()
+        self._waiting: deque[tuple[Write, Done]] = deque()
         self._stamps: dict[int, Stamp] = {}
         self._seen: set[TxId] = set()
         self._connid = 0
@@ -55,14 +57,15 @@ class MemoryStore(Store):
         found = self.model.nclass(nclsid)
         return found is not None and found.persistent
 
-    def submit(self, write: Write, done: Callable[[Outcome], None]) -> None:
-        if self._is_closed:
-            done(Outcome(False, BlazeCode.SERVER_ABORTED))
-        elif self.is_full:
-            done(Outcome(False, BlazeCode.SERVER_ERROR))
-        else:
-            self._waiting.append((write, done))
-            self._schedule()
+    def submit_all(self, writes: Sequence[Write], done: Done) -> None:
+        for write in writes:
+            if self._is_closed:
+                done((write,), (Outcome(False, BlazeCode.SERVER_ABORTED),))
+            elif self.is_full:
+                done((write,), (Outcome(False, BlazeCode.SERVER_ERROR),))
+            else:
+                self._waiting.append((write, done))
+                self._schedule()
 
     def _schedule(self) -> None:
         if not self._is_scheduled and not self.is_held:
@@ -85,7 +88,7 @@ class MemoryStore(Store):
             self._writes += 1
             if outcome.change is not None:
                 changes.append(outcome.change)
-            done(outcome)
+            done((write,), (outcome,))
         if changes:
             self._on_changes(changes)
         self._room.set()
@@ -154,17 +157,21 @@ class MemoryStore(Store):
             self._room.clear()
             await self._room.wait()
 
-    async def rows(self, nclsid: int, after: Stamp, count: int) -> list[Change]:
+    async def portion(
+        self, nclsid: int, after: Stamp, count: int, deleted_after: Stamp | None
+    ) -> Portion:
+        last = self._stamps.get(nclsid, (0, 0))
         rows = sorted(
             (
                 (stamp, is_deleted, value)
                 for stamp, is_deleted, value in self.images.get(nclsid, {}).values()
-                if stamp > after and not (is_deleted and after == (0, 0))
+                if stamp > after
+                and not (is_deleted and (deleted_after is None or stamp <= deleted_after))
             ),
             key=lambda row: row[0],
         )
         await asyncio.sleep(0)
-        return [
+        made = [
             Change.of(
                 Action.DEL if is_deleted else Action.INS,
                 value,
@@ -173,6 +180,7 @@ class MemoryStore(Store):
             )
             for stamp, is_deleted, value in rows[:count]
         ]
+        return Portion(made, last)
 
     async def get(self, nclsid: int, key: NClassValue) -> NClassValue | None:
         found = self.images.get(nclsid, {}).get(key.key())

@@ -269,6 +269,7 @@ def test_text_that_is_not_utf8_is_kept() -> None:
     assert TRUCK.from_dict(truck.to_dict()) == truck
 
 
+@pytest.mark.slow
 def test_the_stub_is_what_a_type_checker_needs(tmp_path: Path) -> None:
     pytest.importorskip("mypy", reason="mypy checks the stub")
     (tmp_path / "fleet.blz").write_text(SOURCE)
@@ -308,6 +309,7 @@ def test_the_stub_is_what_a_type_checker_needs(tmp_path: Path) -> None:
     assert load_classes(tmp_path / "fleet.blz").TRUCK(truck_id=3) == TRUCK(truck_id=3)
 
 
+@pytest.mark.slow
 def test_names_of_types_may_be_names_of_fields(tmp_path: Path) -> None:
     pytest.importorskip("mypy", reason="mypy checks the stub")
     source = """

@@ -15,16 +15,20 @@ from wireloom.formats.blaze import (
     ConnectionResponse,
     Disconnected,
     DisconnectReason,
+    DownloadType,
     Encoding,
+    EventType,
     FlowType,
     Heartbeat,
     RefusalCode,
     SubscriptionAck,
     SubscriptionEvent,
+    SubscriptionMode,
     SubscriptionRequest,
     SubscriptionResponse,
     SubscriptionStop,
     SubscriptionStopResponse,
+    SubscriptionType,
     TestRequest,
     TransactionRequest,
     TransactionResponse,
@@ -43,7 +47,9 @@ from wireloom.formats.blaze.session import (
     ObjectReceived,
     ServerSession,
     ServerSettings,
+    ServerSubscription,
     SessionClosed,
+    Stamp,
     SubscriptionEnded,
     SubscriptionRefused,
     SubscriptionRequested,
@@ -52,6 +58,7 @@ from wireloom.formats.blaze.session import (
     TransactionFinished,
     TransactionRequested,
 )
+from wireloom.formats.blaze.session.subscriptions import LiveQueue
 from wireloom.testing.playbook import EOF, Playbook, Wait
 
 MODEL = from_blz("""
@@ -295,6 +302,24 @@ def started(rows: list[Change], *, options: dict[str, Any], **asked: Any) -> Any
     return book << SubscriptionRequested >> start << ok
 
 
+def downloading(since: Stamp = (0, 0), batch: int = 256) -> ServerSubscription:
+    request = SubscriptionRequested(
+        3,
+        302,
+        Encoding.INDEXNOTZERO,
+        SubscriptionType.SNAPSHOT,
+        SubscriptionMode.ALL,
+        FlowType.ALL,
+        DownloadType.PARTIAL if any(since) else DownloadType.ALL,
+        since,
+    )
+    made = ServerSubscription(1, request, is_stored=True, batch=batch)
+    made.start()
+    if any(since):
+        assert made.wants == (since, batch, since)
+    return made
+
+
 def event(sevtid: int, kind: int, item: Change | None = None, action: int = 2) -> bytes:
     if item is None:
         return SubscriptionEvent(sbsrid=1, sevttp=kind, sevtid=sevtid).encode()
@@ -346,7 +371,7 @@ def test_a_past_subscription_ends_with_stop() -> None:
         << event(2, 3)
         >> publish(change(1, 2, 20))
         >> ack(1)
-        << event(3, 4)
+        << SubscriptionEvent(sbsrid=1, sevttp=4, sevtid=3, tmstmp0=1000).encode()
         >> Wait(0)
         << SubscriptionEnded(1, "server")
     )
@@ -363,6 +388,92 @@ def test_last_replaces_what_waits_and_stamps_go_up() -> None:
         >> ack(2)
         << event(3, 1, items[3])
     )
+
+
+def test_last_replaces_what_is_next_too() -> None:
+    items = [change(1, 1, 1), *(change(2, x, x + 1) for x in range(1, 5))]
+    assert (
+        started([], options={}, sbsmod=3, flotyp=2)
+        >> publish(items[0])
+        << event(1, 1, items[0])
+        >> publish(*items[1:])
+        >> ack(1)
+        << event(2, 1, items[-1])
+        >> ack(2)
+    )
+
+
+def test_under_last_what_changes_all_the_time_is_sent_in_the_end() -> None:
+    queue = LiveQueue(is_conflated=True)
+    queue.put(change(1, 1, 1))
+    sent = []
+    for seconds in range(2, 2000, 2):
+        queue.put(change(seconds, 1, seconds))
+        queue.put(change(1, seconds, seconds + 1))
+        sent.append(queue.take().stamp[0])
+    assert sent == sorted(sent)
+    assert any(seconds % 2 for seconds in sent)  # those of the object 1
+    assert len(queue) < 1000
+
+
+def test_a_position_ahead_of_the_class_hides_no_change() -> None:
+    subscription = downloading(since=(500, 0))
+    early, later = change(1, 1, 100), change(2, 1, 101)
+    assert subscription.add_change(early)  # it may have been committed meanwhile
+    assert subscription.add_rows([], True, last=(99, 0))
+    assert subscription.add_change(later)
+    kinds = [subscription.next() for _ in range(3)]
+    assert [(e.kind, e.stamp) for e in kinds if e is not None] == [
+        (EventType.DWNLEND, (0, 0)),
+        (EventType.DATALIVE, early.stamp),
+        (EventType.DATALIVE, later.stamp),
+    ]
+
+
+def test_what_a_position_covers_is_not_told_again() -> None:
+    subscription = downloading(since=(500, 0))
+    assert subscription.add_change(change(1, 1, 500))  # another broker has told of it
+    assert subscription.add_rows([], True, last=(500, 0))
+    assert not subscription.add_change(change(1, 1, 500))
+    assert subscription.add_change(change(1, 2, 501))
+    kinds = [subscription.next() for _ in range(2)]
+    assert [e and e.stamp for e in kinds] == [(0, 0), (501, 0)]
+    assert subscription.next() is None
+
+
+def test_a_download_from_the_start_tells_of_what_is_deleted_from_then_on() -> None:
+    subscription = downloading(batch=2)
+    assert subscription.wants == ((0, 0), 2, None)
+    assert subscription.add_rows([change(1, 1, 1), change(2, 1, 2)], False, last=(7, 3))
+    subscription.next()
+    assert subscription.wants == ((2, 0), 2, (7, 3))
+
+
+@pytest.mark.parametrize(("forgotten", "is_lost"), [(4, False), (5, False), (6, True)])
+def test_who_was_away_for_too_long_gets_everything_behind_a_reset(
+    forgotten: int, is_lost: bool
+) -> None:
+    kept = change(3, 1, 9)
+    stamps = {"last": (9, 0), "forgotten": (forgotten, 0)}
+
+    def start(session: ServerSession, now: float) -> None:
+        session.start_subscription(3, now)
+        for wanted in session.downloads_wanted():
+            assert (wanted.after, wanted.deleted_after) == ((5, 0), (5, 0))
+            session.download(wanted.sbsrid, [kept], True, **stamps)
+        for wanted in session.downloads_wanted():
+            assert is_lost
+            assert (wanted.after, wanted.deleted_after) == ((0, 0), None)
+            session.download(wanted.sbsrid, [kept], True, **stamps)
+
+    ok = SubscriptionResponse(sbresl=1, rqstid=3, sbsrid=1).encode()
+    asked = sbsreq(dwltyp=2, tmstmp0=5, tmstmp1=0)
+    book = connected(window=9) >> asked << SubscriptionRequested >> start << ok
+    if is_lost:
+        reset = SubscriptionEvent(sbsrid=1, sevttp=2, sbeact=5, sevtid=1, body=bytes(4)).encode()
+        assert book << reset << event(2, 2, kept) << event(3, 3)
+    else:
+        assert book << event(1, 2, kept) << event(2, 3)
 
 
 def test_a_change_that_is_told_twice_is_sent_once() -> None:

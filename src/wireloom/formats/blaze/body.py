@@ -71,6 +71,12 @@ def decode_nclass(
         raise DecodeError(f"the model has no class {nclass!r}", code="nclsid")
     if first_index is None:
         first_index = 1 if model.first_index is None else model.first_index
+    layout = layout_of(model, found.name)
+    if node is None and encoding is not Encoding.ALL and len(layout.slots) <= limits.max_fields:
+        # Nearly all objects are as a writer makes them: all modes take those.
+        items = layout.flat(first_index).read(raw, encoding is Encoding.INDEXDELTA)
+        if items is not None:
+            return NClassValue(layout, items, encoding)
     reader = _Reader(raw, encoding, first_index, limits, strict)
     try:
         end = reader.length(0, len(raw))
@@ -82,7 +88,7 @@ def decode_nclass(
         raise
     if node is not None:
         node.add("LEN", 0, _LEN_LEN, end - _LEN_LEN, "bytes that follow")
-    return reader.fields(layout_of(model, found.name), _LEN_LEN, end, 1, node)
+    return reader.fields(layout, _LEN_LEN, end, 1, node)
 
 
 def decode_below(root: Node, *args: Any, **options: Any) -> NClassValue:
@@ -291,6 +297,13 @@ def encode_nclass(
     if encoding is Encoding.ALL and value.layout.full_size > max_size:
         size = value.layout.full_size
         raise EncodeError(f"{size} bytes in the encoding ALL, {max_size} are the most")
+    if encoding is Encoding.INDEXNOTZERO:
+        try:
+            made: bytes | None = value.layout.flat(first_index).write(value._items)
+        except Exception:  # what is wrong is said below
+            made = None
+        if made is not None and len(made) <= max_size:
+            return made
     content = _write_fields(value, encoding, first_index)
     if len(content) + _LEN_LEN > max_size:
         raise EncodeError(f"{len(content) + _LEN_LEN} bytes, {max_size} are the most")

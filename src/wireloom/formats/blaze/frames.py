@@ -13,7 +13,7 @@ from wireloom.formats.blaze.packets import PACKETS, VERSION
 from wireloom.layout import PacketCodec, Word
 from wireloom.wire import Buffer, as_bytes
 
-__all__ = ["FORMS", "RULES", "Form", "Rules", "form_at", "header_fields", "measure"]
+__all__ = ["FORMS", "LENGTHS", "RULES", "Form", "Rules", "form_at", "header_fields", "measure"]
 
 WORD_LEN = 4
 
@@ -47,6 +47,10 @@ FORMS: dict[int, Form] = {
     for words in cls.codec.forms
 }
 """The 23 forms, by HDRLEN and PKTTYP: the low 10 bits of the first two bytes."""
+
+_PLACES = {key: form.pktlen_at // WORD_LEN or 255 for key, form in FORMS.items()}
+LENGTHS = bytes(_PLACES.get(key, 0) for key in range(1 << 10))
+"""Which word of a packet is PKTLEN, for the kernel; 255: none is, 0: there is no such form."""
 
 _KEY = 0x3FF
 _VERSION_SHIFT = 10
@@ -112,29 +116,6 @@ def measure(data: bytes | bytearray, pos: int, end: int) -> int:
         reason = f"PKTLEN {size} is less than the header's {form.header_len} bytes"
         raise InvalidFieldError(reason, offset=at, path="pktlen", code="pktlen")
     return size
-
-
-def frame_end(data: bytes, pos: int, max_frame: int) -> int:
-    """Where the packet at `pos` ends; 0 when it is not complete, not legal or too large.
-
-    `measure` says which, and costs more.
-    """
-    end = len(data)
-    if end - pos < WORD_LEN:
-        return 0
-    head = data[pos] << 8 | data[pos + 1]
-    form = FORMS.get(head & _KEY)
-    if form is None or not head >> _VERSION_SHIFT:
-        return 0
-    size = form.header_len
-    if form.pktlen_at:
-        at = pos + form.pktlen_at
-        # Missing bytes make it smaller than the header.
-        size = int.from_bytes(data[at : at + WORD_LEN], "big")
-        if size < form.header_len:
-            return 0
-    stop = pos + size
-    return stop if stop <= end and size <= max_frame else 0
 
 
 def header_fields(data: Buffer) -> dict[str, int]:

@@ -9,14 +9,20 @@ from __future__ import annotations
 
 import math
 import struct
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from wireloom.errors import EncodeError
 from wireloom.formats.blaze.codes import Encoding
 from wireloom.formats.blaze.declarations import PRIMITIVES, EnumDecl, FieldDecl, NClass
 from wireloom.formats.blaze.model import Model
+from wireloom.kernel import either
+from wireloom.kernel.live.objects import FLAT_OTHER, FLAT_SCALAR, FLAT_TEXT, FLAT_UNSIGNED
 from wireloom.messages import Json
+
+if TYPE_CHECKING:
+    from wireloom._kernel import FlatClass
 
 __all__ = ["ClassLayout", "NClassValue", "Slot", "Sparse", "Value", "layout_of", "new_value"]
 
@@ -89,7 +95,7 @@ class NClassValue(_Frozen[str]):
     """The encoding it was decoded from, and is written in by default. Not compared."""
 
     def __init__(self, layout: ClassLayout, items: dict[str, Value], encoding: Encoding) -> None:
-        super().__init__(items)
+        self._items = items
         self.layout = layout
         self.encoding = encoding
 
@@ -393,7 +399,7 @@ _PACKERS: dict[str, Callable[[Any], bytes]] = {
 class ClassLayout:
     """A class, ready for the walkers."""
 
-    __slots__ = ("by_name", "full_size", "model", "nclass", "slots")
+    __slots__ = ("_flat", "by_name", "full_size", "model", "nclass", "slots")
 
     def __init__(self, model: Model, nclass: NClass) -> None:
         self.model = model
@@ -403,6 +409,39 @@ class ClassLayout:
         self.by_name = {slot.decl.name: slot for slot in self.slots}
         self.full_size = 4 + sum(2 + _full_size(slot) for slot in self.slots)
         """Bytes of an object in the encoding ALL, without its texts."""
+        self._flat: dict[int, FlatClass] = {}
+
+    def flat(self, first_index: int) -> FlatClass:
+        """The kernel's reader and writer of plain objects; made once."""
+        found = self._flat.get(first_index)
+        if found is None:
+            slots = self.slots
+            kinds = [_flat_kind(slot) for slot in slots]
+            sizes = [slot.decl.count if slot.is_string else slot.width for slot in slots]
+            found = self._flat[first_index] = either().FlatClass(
+                tuple(slot.decl.name for slot in slots),
+                memoryview(array("i", kinds)),
+                memoryview(array("i", [min(size, _MAX_INT) for size in sizes])),
+                tuple(slot.read for slot in slots),
+                tuple(slot.pack for slot in slots),
+                first_index,
+            )
+        return found
+
+
+_MAX_INT = 0x7FFFFFFF
+
+
+def _flat_kind(slot: Slot) -> int:
+    """What the kernel does with a field."""
+    kind: int = FLAT_SCALAR
+    if slot.is_array or slot.layout is not None or slot.decl.type == "bool":
+        kind = FLAT_OTHER
+    elif slot.is_string:
+        kind = FLAT_TEXT
+    elif slot.decl.type.startswith(("uint", "byte")):
+        kind = FLAT_UNSIGNED
+    return kind
 
 
 def _full_size(slot: Slot) -> int:

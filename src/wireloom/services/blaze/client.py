@@ -19,6 +19,9 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterable, Iterable, Sequence
 from enum import IntEnum
+from functools import partial
+from itertools import count, groupby, islice
+from operator import attrgetter
 from typing import Any, Self, TypeVar, overload
 
 from wireloom.errors import ConnectionClosed, OptionError, WireloomError
@@ -51,6 +54,10 @@ from wireloom.services.blaze.subscription import Feed, Subscription, Wanted
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
 __all__ = ["Client", "Sendable"]
+
+_NCLASS = TransactionType.NCLASS
+_PORTION = 256
+"""Of many transactions, so many are written at once."""
 
 T = TypeVar("T", bound=ModelObject)
 
@@ -216,7 +223,7 @@ class Client(Link):
             type,
             wants_result,
             timeout,
-            landed.set_result,
+            _settled(landed),
         )
         try:
             finished = await landed
@@ -249,53 +256,69 @@ class Client(Link):
             EncodeError: an object cannot be written; those before it were sent.
         """
         batch = _Batch()
+        send = partial(self._send_some, batch, action, encoding, wants_result, timeout)
         try:
             if isinstance(objects, AsyncIterable):
                 async for obj in objects:
-                    await self._send_one(batch, action, obj, encoding, wants_result, timeout)
+                    send(await self._room(timeout), (obj,))
             else:
-                for obj in objects:
-                    await self._send_one(batch, action, obj, encoding, wants_result, timeout)
+                waiting = iter(objects)
+                while True:
+                    connection = await self._room(timeout)
+                    room = 1 if connection is None else min(connection.room, _PORTION)
+                    if not (some := list(islice(waiting, room))):
+                        break
+                    send(connection, some)
             await batch.wait()
         finally:
             batch.cancel()
-        return [self._result(finished) for finished in batch.results]
+        return [self._result(finished) for finished in batch.finished()]
 
-    async def _send_one(
+    async def _room(self, limit: float | None) -> Connection | None:
+        """The connection, when it has room for a transaction; None when there will be none."""
+        try:
+            return await self._ready(limit)
+        except ConnectionClosed:
+            return None
+
+    def _send_some(
         self,
         batch: _Batch,
         action: Action | IntEnum,
-        obj: Sendable,
         encoding: Encoding,
         wants_result: bool,
         limit: float | None,
+        connection: Connection | None,
+        objects: Sequence[Sendable],
     ) -> None:
-        nclsid, body = self._encoded(obj, encoding)
-        connection = self._connection
-        if connection is None or connection.room <= 0:
-            try:
-                connection = await self._ready(limit)
-            except ConnectionClosed:
-                batch.results.append(None)
-                return
-        type = TransactionType.NCLASS
-        landed = batch.slot()
-        txid = self._send(
-            connection, action, nclsid, body, encoding, type, wants_result, limit, landed
-        )
-        batch.flying[txid] = connection
+        """Send some of many transactions, for which there is room; without connection they fail."""
+        if connection is None:
+            batch.results += [None] * len(objects)
+            return
+        session, now = connection.session, connection.time()
+        try:
+            for layout, some in groupby(objects, _layout_of):
+                nclsid, model = layout.nclass.id, layout.model
+                first = self._dialect.first_index_of(model)
+                self._remember(nclsid, model)
+                bodies: list[bytes] = []
+                try:
+                    for obj in some:
+                        bodies.append(_body(obj, encoding, first))  # noqa: PERF401 - it may fail
+                finally:
+                    ids = session.transact_bodies(
+                        action, nclsid, bodies, now, encoding, _NCLASS, wants_result, limit
+                    )
+                    batch.add(connection, ids)
+        finally:
+            connection.flush()  # the broker has something to do in the meantime
 
     def _encoded(self, obj: Sendable | None, encoding: Encoding) -> tuple[int | None, bytes | None]:
         if obj is None:
             return None, None
-        if isinstance(obj, ModelObject):
-            layout = obj.layout
-            first = self._dialect.first_index_of(layout.model)
-            self._remember(layout.nclass.id, layout.model)
-            return layout.nclass.id, obj.encode(encoding, first)
-        first = self._dialect.first_index_of(obj.model)
-        self._remember(obj.nclass.id, obj.model)
-        return obj.nclass.id, encode_nclass(obj, encoding, first_index=first)
+        layout = obj.layout
+        self._remember(layout.nclass.id, layout.model)
+        return layout.nclass.id, _body(obj, encoding, self._dialect.first_index_of(layout.model))
 
     def _send(
         self,
@@ -310,14 +333,7 @@ class Client(Link):
         landed: Landed,
     ) -> TxId:
         txid = connection.session.transact_body(
-            action,
-            nclsid,
-            body,
-            asyncio.get_running_loop().time(),
-            encoding=encoding,
-            type=type,
-            wants_result=wants_result,
-            timeout=limit,
+            action, nclsid, body, connection.time(), encoding, type, wants_result, limit
         )
         connection.flights[txid] = landed
         connection.wake()
@@ -441,6 +457,15 @@ class Client(Link):
         return self._readers[nclsid]
 
 
+_layout_of = attrgetter("layout")
+
+
+def _body(obj: Sendable, encoding: Encoding, first: int) -> bytes:
+    if isinstance(obj, ModelObject):
+        return obj.encode(encoding, first)
+    return encode_nclass(obj, encoding, first_index=first)
+
+
 def _settled(future: asyncio.Future[TransactionFinished]) -> Landed:
     def landed(finished: TransactionFinished) -> None:
         if not future.done():  # its task may have been cancelled a moment ago
@@ -453,36 +478,40 @@ class _Batch:
     """Results of many transactions, without a task or a future for each."""
 
     def __init__(self) -> None:
-        self.results: list[TransactionFinished | None] = []
-        self.flying: dict[TxId, Connection] = {}
-        self._open = 0
+        self.results: list[TransactionFinished | tuple[Connection, TxId] | None] = []
+        """How each has ended; where and as what it flies; None: it was not sent."""
+        self._places: dict[TxId, int] = {}
         self._done: asyncio.Future[None] | None = None
 
-    def slot(self) -> Landed:
-        """A place for the next result: to be called with it."""
-        place = len(self.results)
-        self.results.append(None)
-        self._open += 1
+    def add(self, connection: Connection, ids: Sequence[TxId]) -> None:
+        """Transactions fly."""
+        self._places.update(zip(ids, count(len(self.results)), strict=False))
+        self.results += [(connection, txid) for txid in ids]
+        connection.flights.update(dict.fromkeys(ids, self.landed))
 
-        def landed(finished: TransactionFinished) -> None:
-            self.results[place] = finished
-            self.flying.pop(finished.txid, None)
-            self._open -= 1
-            if not self._open and self._done is not None and not self._done.done():
-                self._done.set_result(None)
+    def landed(self, finished: TransactionFinished) -> None:
+        """One has ended."""
+        self.results[self._places.pop(finished.txid)] = finished
+        if not self._places and self._done is not None and not self._done.done():
+            self._done.set_result(None)
 
-        return landed
+    def finished(self) -> list[TransactionFinished | None]:
+        """How all have ended."""
+        return [None if isinstance(each, tuple) else each for each in self.results]
 
     async def wait(self) -> None:
         """Wait until all have landed."""
-        if self._open:
+        if self._places:
             self._done = asyncio.get_running_loop().create_future()
             await self._done
 
     def cancel(self) -> None:
         """Wait no longer for those that fly."""
-        for txid, connection in list(self.flying.items()):
-            connection.cancel(txid)
+        if self._places:
+            for flying in self.results:
+                if isinstance(flying, tuple):
+                    connection, txid = flying
+                    connection.cancel(txid)
 
 
 def _delta(obj: Sendable, fields: Iterable[str] | None, base: Sendable | None) -> NClassValue:

@@ -66,6 +66,8 @@ class Connection(asyncio.Protocol):
         self.is_busy = False
         """Whether the session is at work, and must not be called by what a destructor does."""
         self._loop = asyncio.get_running_loop()
+        self.time = self._loop.time
+        """The clock of its session."""
         self.agreed: asyncio.Future[Connected] = self._loop.create_future()
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self._on_connected = on_connected
@@ -187,18 +189,23 @@ class Connection(asyncio.Protocol):
             self.flush()
 
     def _dispatch(self, events: list[SessionEvent]) -> None:
+        feeds, flights = self.feeds, self.flights
+        has_room = False
         for event in events:
-            if isinstance(event, ObjectReceived):
-                feed = self.feeds.get(event.rqstid)
+            kind = type(event)
+            if kind is ObjectReceived:
+                feed = feeds.get(event.rqstid)  # type: ignore[attr-defined]
                 if feed is not None:
-                    feed.received(event)
-            elif isinstance(event, TransactionFinished):
-                landed = self.flights.pop(event.txid, None)
+                    feed.received(event)  # type: ignore[arg-type]
+            elif kind is TransactionFinished:
+                landed = flights.pop(event.txid, None)  # type: ignore[attr-defined]
                 if landed is not None:
-                    landed(event)
-                self._on_room()
+                    landed(event)  # type: ignore[arg-type]
+                has_room = True
             else:
                 self._rare(event)
+        if has_room:
+            self._on_room()
 
     def _rare(self, event: SessionEvent) -> None:
         match event:

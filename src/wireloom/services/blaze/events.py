@@ -14,7 +14,7 @@ from wireloom.formats.blaze.classes import ModelObject, classes_of
 from wireloom.formats.blaze.codes import Action, BlazeCode, Encoding, EventType
 from wireloom.formats.blaze.model import Model
 from wireloom.formats.blaze.nclass import NClassValue
-from wireloom.formats.blaze.session import Stamp, TransactionFinished
+from wireloom.formats.blaze.session import Stamp, TransactionFinished, TxId
 from wireloom.services.blaze.errors import OutcomeUnknown, TransactionRefused
 
 __all__ = ["Event", "Reader", "Result"]
@@ -137,20 +137,46 @@ class Event(Generic[T_co]):
 class Result:
     """How a transaction ended."""
 
-    __slots__ = ("_reader", "body", "code", "encoding", "is_known", "is_ok", "is_sent", "txid")
+    __slots__ = ("_finished", "_reader")
 
     def __init__(self, finished: TransactionFinished | None, reader: Reader | None = None) -> None:
-        self.txid = None if finished is None else finished.txid
-        self.is_ok = finished is not None and finished.is_ok
-        self.code: int = BlazeCode.TRANSACTION_LOST if finished is None else finished.code
-        self.is_sent = finished is not None
-        """False: there was no connection, and the server never saw it."""
-        self.is_known = finished is None or not finished.is_local
-        """False: no answer has come, and the server may have done it."""
-        self.body = None if finished is None else finished.body
-        """The result object as it came; None without one."""
-        self.encoding = None if finished is None else finished.encoding
+        self._finished = finished
         self._reader = reader
+
+    @property
+    def txid(self) -> TxId | None:
+        """Its id; None when it was not sent."""
+        return None if self._finished is None else self._finished.txid
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether the server has carried it out."""
+        return self._finished is not None and self._finished.is_ok
+
+    @property
+    def code(self) -> int:
+        """Why not."""
+        return BlazeCode.TRANSACTION_LOST if self._finished is None else self._finished.code
+
+    @property
+    def is_sent(self) -> bool:
+        """False: there was no connection, and the server never saw it."""
+        return self._finished is not None
+
+    @property
+    def is_known(self) -> bool:
+        """False: no answer has come, and the server may have done it."""
+        return self._finished is None or not self._finished.is_local
+
+    @property
+    def body(self) -> bytes | None:
+        """The result object as it came; None without one."""
+        return None if self._finished is None else self._finished.body
+
+    @property
+    def encoding(self) -> Encoding | None:
+        """Of the result object."""
+        return None if self._finished is None else self._finished.encoding
 
     @property
     def value(self) -> NClassValue | None:
@@ -194,12 +220,4 @@ class Result:
         return f"<Result {'ok' if self.is_ok else name}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        names = [name for name in self.__slots__ if name != "_reader"]
-        return _rebuild, ({name: getattr(self, name) for name in names},)
-
-
-def _rebuild(state: dict[str, Any]) -> Result:
-    made = Result(None)
-    for name, value in state.items():
-        setattr(made, name, value)
-    return made
+        return Result, (self._finished,)

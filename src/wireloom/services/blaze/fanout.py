@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from wireloom.formats.blaze.codes import BlazeCode
-from wireloom.formats.blaze.session.subscriptions import Change, EventIds
+from wireloom.formats.blaze.session.subscriptions import Batch, Change, EventIds
 from wireloom.services._shell.logs import get_log
 
 if TYPE_CHECKING:
@@ -52,11 +52,10 @@ class Fanout:
             self._metrics.changes[nclsid] += len(batch)
             peers = self._peers.get(nclsid)
             if peers:
-                for change in batch:
-                    change.number(self.event_ids)
+                made = Batch(batch, self.event_ids)
                 for peer in list(peers):
                     try:
-                        peer.publish(batch)
+                        peer.publish(made)
                     except Exception as error:
                         peer.fail(error)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from enum import IntEnum
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -49,11 +50,12 @@ class BrokerMetrics(Collector):
         self._latency_sum = 0.0
         registry.register(self)
 
-    def transaction(self, action: str, outcome: str, seconds: float) -> None:
-        """A transaction was answered."""
-        self.transactions[action, outcome] += 1
-        self._latencies[bisect_left(LATENCY_BUCKETS, seconds)] += 1
-        self._latency_sum += seconds
+    def answered(self, action: IntEnum, outcome: str, seconds: float, count: int = 1) -> None:
+        """Transactions were answered."""
+        # `name` takes many times as long.
+        self.transactions[action._name_, outcome] += count
+        self._latencies[bisect_left(LATENCY_BUCKETS, seconds)] += count
+        self._latency_sum += seconds * count
 
     def all_oddities(self) -> Counter[str]:
         """Also of sessions that go on."""

@@ -10,14 +10,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar
 
-from wireloom.errors import EncodeError, StoreError
-from wireloom.formats.blaze.codes import BlazeCode, DisconnectReason, Encoding, RefusalCode
+from wireloom.errors import StoreError
+from wireloom.formats.blaze.codes import (
+    Action,
+    BlazeCode,
+    DisconnectReason,
+    Encoding,
+    RefusalCode,
+)
 from wireloom.formats.blaze.nclass import NClassValue
 from wireloom.formats.blaze.session.events import (
     Connected,
@@ -32,7 +39,7 @@ from wireloom.formats.blaze.session.events import (
 )
 from wireloom.formats.blaze.session.server import ServerSession
 from wireloom.formats.blaze.session.states import ServerState, Service
-from wireloom.formats.blaze.session.subscriptions import Change
+from wireloom.formats.blaze.session.subscriptions import Batch, Change
 from wireloom.services._shell.buckets import TokenBucket
 from wireloom.services._shell.connections import Peer
 from wireloom.services._shell.logs import get_log
@@ -256,11 +263,12 @@ class BlazePeer(Peer):
     # -- what comes in
 
     def _react(self, events: Sequence[SessionEvent], now: float) -> None:
-        for event in events:
-            if type(event) is TransactionRequested:
-                self._transact(event, now)
+        for kind, some in groupby(events, type):
+            if kind is TransactionRequested:
+                self._transact(list(some), now)  # type: ignore[arg-type]
             else:
-                self._others[type(event)](self, event, now)
+                for event in some:
+                    self._others[kind](self, event, now)
         if (
             not self._is_held
             and self.session.flying > self.broker.settings.transactions.held_flying
@@ -321,28 +329,33 @@ class BlazePeer(Peer):
 
     # -- transactions
 
-    def _transact(self, request: TransactionRequested, now: float) -> None:
-        value = request.nclass
-        assert value is not None  # there is a model
+    def _transact(self, requests: Sequence[TransactionRequested], now: float) -> None:
         broker = self.broker
-        body = None
-        if (
-            request.is_canonical
-            and request.encoding is Encoding.INDEXNOTZERO
-            and broker.has_stored_index
-        ):
-            body = request.body
-        write = Write(request.action, value, request.txid, body)
-        is_hooked = broker.hooks.may is not None or request.nclsid in broker.handlers
-        if not is_hooked and not self._pending:
-            broker.store.submit(write, partial(self._done, request, now))
+        has_stored_index = broker.has_stored_index
+        writes = [
+            Write(
+                request.action,
+                request.nclass,  # type: ignore[arg-type]  # there is a model
+                request.txid,
+                request.body
+                if request.is_canonical
+                and has_stored_index
+                and request.encoding is Encoding.INDEXNOTZERO
+                else None,
+            )
+            for request in requests
+        ]
+        if not (broker.hooks.may or broker.handlers or self._pending):
+            broker.store.submit_all(writes, partial(self._done, now))
             return
-        pending = _Pending(request, now, write)
-        self._pending.append(pending)
-        if is_hooked:
-            pending.task = broker.run(self._decide(pending), "transaction")
-        else:
-            pending.is_ready = True
+        for request, write in zip(requests, writes, strict=True):
+            pending = _Pending(request, now, write)
+            self._pending.append(pending)
+            if broker.hooks.may is not None or request.nclsid in broker.handlers:
+                pending.task = broker.run(self._decide(pending), "transaction")
+            else:
+                pending.is_ready = True
+        self._advance()
 
     async def _decide(self, pending: _Pending) -> None:
         """Ask the application. Whatever it does, the transaction is answered."""
@@ -381,27 +394,32 @@ class BlazePeer(Peer):
             if pending.is_dead:
                 continue
             if pending.write is not None:
-                done = partial(self._done, pending.request, pending.started)
-                self.broker.store.submit(pending.write, done)
+                done = partial(self._done, pending.started)
+                self.broker.store.submit_all((pending.write,), done)
             else:
                 is_ok = pending.code is BlazeCode.NO_ERROR
                 outcome = Outcome(is_ok, pending.code, result=pending.result)
-                self._done(pending.request, pending.started, outcome)
+                self._done(pending.started, (pending.request,), (outcome,))
 
-    def _done(self, request: TransactionRequested, started: float, outcome: Outcome) -> None:
-        """A transaction has its outcome; a good one is durable."""
+    def _done(
+        self,
+        started: float,
+        given: Sequence[Write | TransactionRequested],
+        outcomes: Sequence[Outcome],
+    ) -> None:
+        """Transactions have their outcomes; good ones are durable."""
         session, now = self.session, self._loop.time()
-        code, is_ok = outcome.code, outcome.is_ok
-        self.broker.metrics.transaction(
-            request.action.name, "ok" if is_ok else str(int(code)), now - started
+        answered = self.broker.metrics.answered
+        counts = Counter(
+            (each.action, outcome.is_ok, outcome.code)
+            for each, outcome in zip(given, outcomes, strict=True)
         )
-        try:
-            events = session.respond(
-                request.txid, now, code=code, result=outcome.result, is_ok=is_ok
-            )
-        except EncodeError as error:  # a handler's result that does not fit; it is done, though
-            self.broker.failed_hook("transaction", error)
-            events = session.respond(request.txid, now, code=code, is_ok=is_ok)
+        for (action, is_ok, code), count in counts.items():
+            answered(action, "ok" if is_ok else str(int(code)), now - started, count)
+        txids = [each.txid for each in given]
+        # What the application has given may not fit; it is done, though.
+        failed = partial(self.broker.failed_hook, "transaction")
+        events = session.respond_all(txids, outcomes, now, failed)  # type: ignore[arg-type]
         if events:
             self._react(events, now)
         if self._is_held and session.flying * 2 < self.broker.settings.transactions.held_flying:
@@ -413,8 +431,8 @@ class BlazePeer(Peer):
         """Nobody waits for it any more: what has not reached the store does not."""
         for pending in self._pending:
             if pending.request.txid == event.txid:
-                self.broker.metrics.transaction(
-                    pending.request.action.name, str(int(event.code)), now - pending.started
+                self.broker.metrics.answered(
+                    pending.request.action, str(int(event.code)), now - pending.started
                 )
                 pending.is_dead = pending.is_ready = True
                 if pending.task is not None:
@@ -464,6 +482,8 @@ class BlazePeer(Peer):
             return None
 
         def accepts(change: Change) -> bool:
+            if change.action is Action.RST:
+                return True  # no object is left, whoever saw which
             value = change.value() if isinstance(change, StoredChange) else change.image
             try:
                 return value is not None and bool(function(self.caller, change.action, value))
@@ -475,12 +495,17 @@ class BlazePeer(Peer):
 
     async def _download(self, wanted: DownloadWanted) -> None:
         try:
-            rows = await self.broker.store.rows(wanted.nclsid, wanted.after, wanted.count)
+            found = await self.broker.store.portion(
+                wanted.nclsid, wanted.after, wanted.count, wanted.deleted_after
+            )
         except StoreError as error:
             log.error("download", nclass=wanted.nclsid, error=str(error))
             self.stop_subscription(wanted.nclsid, BlazeCode.SERVER_ERROR)
             return
-        if self.session.download(wanted.sbsrid, rows, is_last=len(rows) < wanted.count):
+        is_last = len(found.rows) < wanted.count
+        if self.session.download(
+            wanted.sbsrid, found.rows, is_last, last=found.last, forgotten=found.forgotten
+        ):
             self.wake()
 
     def _subscription_ended(self, event: SubscriptionEnded, now: float) -> None:
@@ -493,11 +518,11 @@ class BlazePeer(Peer):
         log.error("connection_failed", connid=self.session.connid, exc_info=error)
         self.abort("internal error")
 
-    def publish(self, changes: Sequence[Change]) -> None:
+    def publish(self, batch: Batch) -> None:
         """Objects of a class that the client has subscribed to have changed."""
         session, now = self.session, self._loop.time()
         before = session.counts["overflows"]
-        events = session.publish_all(changes, now)
+        events = session.publish_all(batch, now)
         if session.counts["overflows"] != before:
             overflow = "stop" if events else "conflate"
             self.broker.metrics.slow_consumers[overflow] += 1

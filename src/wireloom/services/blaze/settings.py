@@ -15,7 +15,7 @@ from wireloom.services._shell.sections import (
     TapSettings,
     TlsSettings,
 )
-from wireloom.services._shell.settings import section, setting
+from wireloom.services._shell.settings import MisplacedError, section, setting
 
 if TYPE_CHECKING:
     from wireloom.formats.blaze.model import Model
@@ -42,8 +42,12 @@ class ProtocolSettings:
     handshake_s: float = setting(
         10.0, "Seconds for CONREQ to come, and to be decided on.", flag="--handshake-s"
     )
-    heartbeat_min: int = setting(1, "The least seconds of heartbeat that are agreed to.", flag="")
-    heartbeat_max: int = setting(255, "The most seconds of heartbeat that are agreed to.", flag="")
+    heartbeat_min: int = setting(
+        1, "The least seconds of heartbeat that are agreed to.", flag="--heartbeat-min"
+    )
+    heartbeat_max: int = setting(
+        255, "The most seconds of heartbeat that are agreed to.", flag="--heartbeat-max"
+    )
     heartbeat_required: bool = setting(
         False, "Answer clients that want no heartbeat with the most.", flag="--heartbeat-required"
     )
@@ -162,7 +166,14 @@ class StorageSettings:
     log_s: float = setting(3600.0, "How long changes are kept for other brokers.")
     log_rows: int = setting(1_000_000, "The most changes that are kept for other brokers.")
     txid_s: float = setting(86_400.0, "How long ids of transactions are remembered.")
-    txid_rows: int = setting(2_000_000, "The most ids of transactions that are remembered.")
+    txid_rows: int = setting(
+        2_000_000, "The most runs of such ids: those of one connection and commit are one."
+    )
+    deleted_s: float = setting(
+        2_592_000.0,
+        "How long deleted objects are remembered, for subscribers that were away: who was away for"
+        " longer gets everything anew, behind an RST. 0: forever.",
+    )
 
     def settings(self) -> StoreSettings:
         """The same for the store."""
@@ -176,6 +187,7 @@ class StorageSettings:
             log_rows=self.log_rows,
             txid_seconds=self.txid_s,
             txid_rows=self.txid_rows,
+            deleted_seconds=self.deleted_s,
         )
 
 
@@ -220,6 +232,23 @@ class BrokerSettings:
     tls: TlsSettings = section(TlsSettings)
     tap: TapSettings = section(TapSettings)
     program: ProgramSettings = section(ProgramSettings)
+
+    def check(self) -> None:
+        """Whether a broker can be made of it, but for its handlers: they are not run for that.
+
+        Raises:
+            OptionError: the store's address is none.
+            SourceError: the model is wrong, or a file for TLS.
+        """
+        from wireloom.formats.blaze.blz import load_blz
+        from wireloom.services.blaze.store.database import check_address
+
+        load_blz(self.model)
+        try:
+            check_address(self.store)
+        except OptionError as error:
+            raise MisplacedError("store", error.reason) from None
+        self.tls.context()
 
     def server(self, model: Model, clock_offset: float) -> ServerSettings:
         """What each session is told."""

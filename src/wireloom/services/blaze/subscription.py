@@ -7,10 +7,12 @@ one any more, the first one is stopped.
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from wireloom.formats.blaze.body import apply_delta
@@ -37,6 +39,12 @@ __all__ = ["Feed", "Subscription", "Wanted"]
 
 T = TypeVar("T", bound=ModelObject)
 
+MAX_SEEN = 500_000
+"""Objects of an unordered download (2017, 2019) that are remembered, in case it is interrupted and
+begins anew; of a larger one, the others may come twice then. About 50 MB."""
+
+_STAMP = struct.Struct(">2I")
+
 _TURN = 64
 """Events that are taken in a row before others get their turn in the event loop."""
 
@@ -52,6 +60,14 @@ class Wanted:
     since: Stamp | None
     queue: int
     """Events that may wait to be taken."""
+
+
+_DOWNLOADED = EventType.DATADWNL
+
+
+def _is_reset(event: Event[Any]) -> bool:
+    """Whether no object of the class is left; the dialects have two names for it."""
+    return getattr(event.action, "name", "") in ("RST", "RESET")
 
 
 class _Marker(Event[Any]):
@@ -74,18 +90,17 @@ class _Cursor:
         self.is_downloading = True
 
     def note(self, event: Event[Any]) -> None:
-        if event.kind is EventType.DATADWNL:
-            if event.stamp > self.newest:
-                self.newest = event.stamp
-            if self.is_ordered or not self.is_downloading:
-                self.position = self.newest
-        elif event.kind is not None:
+        kind = event.kind
+        if kind is None:
+            if isinstance(event, _Marker):
+                self.is_downloading = True
+            return
+        if kind is not _DOWNLOADED:
             self.is_downloading = False
-            if event.stamp > self.newest:
-                self.newest = event.stamp
+        if event.stamp > self.newest:
+            self.newest = event.stamp
+        if self.is_ordered or not self.is_downloading:
             self.position = self.newest
-        elif isinstance(event, _Marker):
-            self.is_downloading = True
 
     def copy(self) -> _Cursor:
         made = _Cursor(self.position, self.is_ordered)
@@ -121,7 +136,8 @@ class Feed:
         self._has_download_end = False
         self._is_resumed = False
         self._error: Exception | None = None
-        self._seen: set[tuple[Stamp, bytes]] = set()
+        self._seen: set[bytes] = set()
+        """Digests of what an unordered download has brought, at most `MAX_SEEN`."""
         self._images: dict[Hashable, NClassValue] = {}
         self._merges = wanted.encoding is Encoding.INDEXDELTA
 
@@ -226,19 +242,20 @@ class Feed:
             event.kind, event.action, event.stamp, event.body, event.sevtid, self.reader
         )
         if not self._behaviour.is_ordered and self._is_repeated(made):
-            self._acknowledge(event.sevtid)
+            self._acknowledge((event.sevtid,))
             return
         self._put(made)
 
     def _is_repeated(self, event: Event[Any]) -> bool:
         """Whether a download that had to begin anew has brought this already."""
-        if event.kind is not EventType.DATADWNL:
+        if event.kind is not EventType.DATADWNL or _is_reset(event):
             self._seen.clear()
             return False
-        known = (event.stamp, event.body)
+        known = blake2b(_STAMP.pack(*event.stamp) + event.body, digest_size=16).digest()
         if known in self._seen:
             return True
-        self._seen.add(known)
+        if len(self._seen) < MAX_SEEN:
+            self._seen.add(known)
         return False
 
     def download_ended(self, sevtid: int) -> None:
@@ -272,6 +289,23 @@ class Feed:
 
     # -- out
 
+    def take_some(self, limit: int) -> list[Event[Any]]:
+        """Up to `limit` events that wait, which are acknowledged hereby."""
+        events: list[Event[Any]] = []
+        if self._orphans or self._merges:
+            while len(events) < limit and (event := self.take()) is not None:
+                events.append(event)
+            return events
+        queue, note = self._queue, self.cursor.note
+        taken = [queue.popleft() for _ in range(min(limit, len(queue)))]
+        for event in taken:
+            note(event)
+            if type(event) is not _Marker:
+                events.append(event)
+        self._acknowledge([event.sevtid for event in taken if event.kind is not None])
+        self._let_go()
+        return events
+
     def take(self) -> Event[Any] | None:
         """The next event, which is acknowledged hereby; None when none waits."""
         while self._queue:
@@ -280,22 +314,27 @@ class Feed:
             if self._orphans:
                 self._orphans -= 1
             elif event.kind is not None:
-                self._acknowledge(event.sevtid)
-            if self._is_held and len(self._queue) <= self.wanted.queue // 2:
-                self._is_held = False
-                if self._connection is not None:
-                    self._connection.hold(self, False)
+                self._acknowledge((event.sevtid,))
+            self._let_go()
             if self._merges and event.body:
                 self._merge(event)
             if type(event) is not _Marker:
                 return event
         return None
 
-    def _acknowledge(self, sevtid: int) -> None:
+    def _let_go(self) -> None:
+        """Read on, if there is room again."""
+        if self._is_held and len(self._queue) <= self.wanted.queue // 2:
+            self._is_held = False
+            if self._connection is not None:
+                self._connection.hold(self, False)
+
+    def _acknowledge(self, sevtids: Sequence[int]) -> None:
         connection = self._connection
-        if connection is not None and self._behaviour.has_acks and not self.is_over:
-            connection.session.acknowledge(self._rqstid, sevtid, self._loop.time())
-            connection.wake()
+        if connection is None or not sevtids or not self._behaviour.has_acks or self.is_over:
+            return
+        connection.session.acknowledge(self._rqstid, sevtids, connection.time())
+        connection.wake()
 
     def _merge(self, event: Event[Any]) -> None:
         """Keep the images that deltas change, and put what has changed into them."""
@@ -303,7 +342,7 @@ class Feed:
         encoding = Encoding.INDEXDELTA if is_delta else Encoding.INDEXNOTZERO
         value = self.reader.value(event.body, encoding)
         key = value.key()
-        if event.action == Action.RST:
+        if _is_reset(event):
             self._images.clear()
         elif event.action == Action.DEL:
             self._images.pop(key, None)
@@ -414,7 +453,11 @@ class Subscription(Generic[T]):
             SubscriptionStopped: the server has ended it.
             ConnectionClosed: the connection is lost for good.
         """
-        return [event for event, _ in await self.placed(limit)]
+        feed = self._begun()
+        events: list[Event[T]] = []
+        while not events and await feed.wait():
+            events = feed.take_some(limit)
+        return events
 
     async def placed(self, limit: int) -> list[tuple[Event[T], Stamp]]:
         """Like `batch`, each event with the `position` behind it."""

@@ -36,11 +36,17 @@ from wireloom.formats.blaze.session.events import (
 )
 from wireloom.formats.blaze.session.server import ServerSession, ServerSettings
 from wireloom.formats.blaze.session.states import TABLES, ClientState, ServerState
-from wireloom.formats.blaze.session.subscriptions import Change, EventIds, ServerSubscription
+from wireloom.formats.blaze.session.subscriptions import (
+    Batch,
+    Change,
+    EventIds,
+    ServerSubscription,
+)
 
 __all__ = [
     "BEHAVIOURS",
     "TABLES",
+    "Batch",
     "Behaviour",
     "Change",
     "ClientSession",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from abc import abstractmethod
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from wireloom.errors import DecodeError
@@ -11,14 +13,16 @@ from wireloom.formats.blaze.body import decode_nclass
 from wireloom.formats.blaze.codes import Encoding
 from wireloom.formats.blaze.dialects import get_dialect, translate
 from wireloom.formats.blaze.format import FORMAT
-from wireloom.formats.blaze.frames import RULES, frame_end, header_fields
+from wireloom.formats.blaze.frames import LENGTHS, RULES, header_fields
 from wireloom.formats.blaze.model import Model
 from wireloom.formats.blaze.nclass import NClassValue
 from wireloom.formats.blaze.packets import PACKETS, BlazePacket
 from wireloom.formats.blaze.session.behaviour import behaviour_of
 from wireloom.formats.blaze.session.events import SessionEvent
+from wireloom.formats.blaze.session.quick import Packet
 from wireloom.formats.blaze.session.states import Act
 from wireloom.framing import Splitter
+from wireloom.kernel import either
 from wireloom.sessions import BaseSession
 from wireloom.wire import Limits
 
@@ -28,6 +32,13 @@ __all__ = ["BlazeSession"]
 _SMALL = 4096
 """Bytes of an incomplete packet that are joined to the next chunk; larger ones are gathered, or
 many small chunks would each copy everything before them."""
+
+
+def _joined(packet: list[Any]) -> bytes:
+    """The bytes of a packet that was taken apart."""
+    *words, body = packet
+    header = struct.pack(f">{len(words)}I", *words)
+    return header + bytes(body)
 
 
 class BlazeSession(BaseSession[Any, Act, SessionEvent]):
@@ -49,6 +60,8 @@ class BlazeSession(BaseSession[Any, Act, SessionEvent]):
         self._limits = limits
         self._clock_offset = clock_offset
         self._splitter = Splitter(RULES, limits)
+        kernel = either()
+        self._cut, self._join = kernel.cut_packets, kernel.join_packets
         self._first_index = None if model is None else self.dialect.first_index_of(model)
 
     def _received(self, data: bytes, now: float) -> list[SessionEvent]:
@@ -60,24 +73,51 @@ class BlazeSession(BaseSession[Any, Act, SessionEvent]):
             if 0 < splitter.pending <= _SMALL:
                 data = splitter.withdraw() + data
             if not splitter.pending:
-                # Packets that are complete in the chunk, as nearly all are, are cut out here.
-                pos, limit = 0, self._limits.max_frame
-                while stop := frame_end(data, pos, limit):
-                    events += self._handle(data[pos:stop], now)
-                    pos = stop
-                    if self.is_closed:
-                        return events
+                # Packets that are complete in the chunk, as nearly all are, are cut out at once.
+                pos = self._take(data, now, events)
+                if self._is_closed:
+                    return events
                 splitter.passed(pos)
                 data = data[pos:]
             splitter.feed(data)
             for frame in splitter:
-                events += self._handle(frame, now)
-                if self.is_closed:
+                self._take(frame, now, events)
+                if self._is_closed:
                     break
         except DecodeError as error:
             self.counts["unreadable"] += 1
-            events += self._end(Act.VIOLATION, now, detail=str(error))
+            events += self._unreadable(error, now)
         return events
+
+    def _unreadable(self, error: DecodeError, now: float) -> list[SessionEvent]:
+        """React to bytes that are no packet: where the next one starts is not known."""
+        return self._end(Act.VIOLATION, now, detail=str(error))
+
+    def _take(self, data: bytes, now: float, events: list[SessionEvent]) -> int:
+        """React to the packets that are complete in `data`; gives where they end."""
+        packets: list[list[Any]]
+        pos: int
+        packets, pos = self._cut(data, 0, self._limits.max_frame, LENGTHS)
+        place = 0
+        while place < len(packets) and not self._is_closed:
+            place = self._take_plain(packets, place, now, events)
+            if place < len(packets) and not self._is_closed:
+                events += self._handle(_joined(packets[place]), now)
+                place += 1
+        return pos
+
+    def _take_plain(
+        self, packets: Sequence[list[Any]], start: int, now: float, events: list[SessionEvent]
+    ) -> int:
+        """React to packets up to one about which something is unusual; gives its place.
+
+        Args:
+            packets: of each, the words of its header and its body.
+            start: the first one to look at.
+            now: the time.
+            events: gets what happened.
+        """
+        return start
 
     def _handle(self, frame: bytes, now: float) -> list[SessionEvent]:
         """React to one packet."""
@@ -111,6 +151,10 @@ class BlazeSession(BaseSession[Any, Act, SessionEvent]):
     def _write(self, packet: BlazePacket) -> None:
         """Queue a packet, with the numbers of the dialect."""
         self._send(translate(packet, self.dialect).encode())
+
+    def _send_packets(self, packets: list[Packet]) -> None:
+        """Queue packets that have the numbers of the dialect."""
+        self._send(self._join(packets))
 
     def _tmstmp(self, now: float) -> int:
         return int(now + self._clock_offset) & 0xFFFFFFFF

@@ -7,6 +7,7 @@ session is one connection: to resume on the next one, give it `position` as `sin
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from enum import IntEnum
 from itertools import count
 from typing import Any
@@ -53,6 +54,7 @@ from wireloom.formats.blaze.session.events import (
     SubscriptionEnded,
     SubscriptionRefused,
     SubscriptionStarted,
+    TransactionFinished,
 )
 from wireloom.formats.blaze.session.states import (
     CLIENT_SUBSCRIPTION,
@@ -63,14 +65,11 @@ from wireloom.formats.blaze.session.states import (
 
 __all__ = ["ClientSession", "ClientSettings"]
 
-_WORD = struct.Struct(">I")
-_EVENT = struct.Struct(">7I")
-_ANSWER = struct.Struct(">6I")
 _ACK = struct.Struct(">3I")
 _EVENT_HEAD = VERSION << 26 | 7 << 22 | SubscriptionEvent.code << 16
 _ANSWER_HEAD = VERSION << 26 | 6 << 22 | TransactionResponse.code << 16
 _ACK_HEAD = VERSION << 26 | 3 << 22 | SubscriptionAck.code << 16
-_KINDS = {int(kind): kind for kind in EventType}
+_DATA_KINDS = {int(kind): kind for kind in (EventType.DATADWNL, EventType.DATALIVE)}
 _EVENT_UNUSED = 0x01FF0000
 _ANSWER_UNUSED = 0x1FFF0000
 """RESCLS included: an answer with a result is read in the general way."""
@@ -87,7 +86,6 @@ class ClientSession(ClientTransactions):
     def __init__(self, settings: ClientSettings | None = None) -> None:
         super().__init__(settings)
         self._by_sbsrid: dict[int, int] = {}
-        self._unacked: dict[int, dict[int, None]] = {}
         self._acks: dict[int, int] = {}
         """By SBSRID: the last event that was handled, if acknowledgements are cumulative."""
         self._rqstids = count(1)
@@ -96,28 +94,39 @@ class ClientSession(ClientTransactions):
 
     # -- packets
 
-    def _handle(self, frame: bytes, now: float) -> list[SessionEvent]:
-        # Nearly all packets are events and plain answers. They are read here if nothing about them
-        # is unusual; anything unusual is left to the general way, with the same outcome.
-        if self._state in OPEN:
-            head = _WORD.unpack_from(frame)[0]
-            if head == _EVENT_HEAD:
-                _, sbsrid, word, sevtid, seconds, number, _ = _EVENT.unpack_from(frame)
-                action = word >> 25 & 7
-                is_plain = word >> 28 in (1, 2) and action and not word & _EVENT_UNUSED
-                if is_plain and sbsrid and sevtid:
-                    self._alive(now)
-                    kind, named = _KINDS[word >> 28], self._actions.get(action, action)
-                    stamp = (seconds, number)
-                    body = frame[_EVENT.size :]
-                    return self._object_event(sbsrid, kind, named, sevtid, stamp, body, now)
-            elif head == _ANSWER_HEAD:
-                _, word, *txid = _ANSWER.unpack_from(frame)
-                if word >> 29 in (1, 2) and not word & _ANSWER_UNUSED and txid[2] and txid[3]:
-                    self._alive(now)
-                    code = self._codes.get(word & 0xFFFF, word & 0xFFFF)
-                    return self._answered((*txid,), word >> 29 == 1, code, now)
-        return super()._handle(frame, now)
+    def _take_plain(
+        self, packets: Sequence[list[Any]], start: int, now: float, events: list[SessionEvent]
+    ) -> int:
+        # Nearly all packets are events and plain answers.
+        place, end = start, len(packets)
+        while place < end and self._state in OPEN:
+            packet = packets[place]
+            if packet[0] == _EVENT_HEAD:
+                _, sbsrid, word, sevtid, seconds, number, _, body = packet
+                kind, action = _DATA_KINDS.get(word >> 28), word >> 25 & 7
+                if kind is None or not (action and sbsrid and sevtid) or word & _EVENT_UNUSED:
+                    break
+                named = self._actions.get(action, action)
+                stamp = (seconds, number)
+                events += self._object_event(sbsrid, kind, named, sevtid, stamp, body, now)
+            elif packet[0] == _ANSWER_HEAD:
+                _, word, plid, svid, cnid, prid, _ = packet
+                if word >> 29 not in (1, 2) or word & _ANSWER_UNUSED or not (cnid and prid):
+                    break
+                code = self._codes.get(word & 0xFFFF, word & 0xFFFF)
+                txid = (plid, svid, cnid, prid)
+                if self._flying.pop(txid, None) is None:
+                    self.counts["unknown_answers"] += 1
+                else:
+                    events.append(TransactionFinished(txid, word >> 29 == 1, code))
+                    if self._state is not ClientState.CONNECTED:
+                        events += self._done(now)
+            else:
+                break
+            place += 1
+        if place > start:
+            self._alive(now)
+        return place
 
     def _react(
         self, name: str, fields: dict[str, int], packet: Any, reason: str, now: float
@@ -246,22 +255,28 @@ class ClientSession(ClientTransactions):
             self._send_stop(rqstid, feed, now)
 
     def _send_stop(self, rqstid: int, feed: FeedState, now: float) -> None:
-        self._unacked.pop(rqstid, None)
+        feed.unacked.clear()
         self._stops.append(rqstid)
         self._put(SubscriptionStop(sbsrid=feed.sbsrid), now)
         self._await("stop", rqstid, self.settings.request_timeout, now)
 
-    def acknowledge(self, rqstid: int, sevtid: int, now: float) -> None:
-        """Tell the server that an event was handled; only without `is_auto_ack`.
+    def acknowledge(self, rqstid: int, sevtids: int | Sequence[int], now: float) -> None:
+        """Tell the server that events were handled; only without `is_auto_ack`.
+
+        Args:
+            rqstid: their subscription.
+            sevtids: the event, or several in their order.
+            now: the time.
 
         Raises:
-            StateError: the event does not wait for it.
+            StateError: an event does not wait for it.
         """
-        waiting = self._unacked.get(rqstid, {})
-        if sevtid not in waiting:
-            raise StateError(f"event {sevtid} of subscription {rqstid} waits for nothing")
-        del waiting[sevtid]
-        self._put_ack(self._feeds[rqstid].sbsrid, sevtid, now)
+        feed = self._feeds.get(rqstid)
+        for sevtid in (sevtids,) if isinstance(sevtids, int) else sevtids:
+            if feed is None or sevtid not in feed.unacked:
+                raise StateError(f"event {sevtid} of subscription {rqstid} waits for nothing")
+            del feed.unacked[sevtid]
+            self._put_ack(feed.sbsrid, sevtid, now)
 
     def _put_ack(self, sbsrid: int, sevtid: int, now: float) -> None:
         if self.settings.has_cumulative_acks:
@@ -317,7 +332,7 @@ class ClientSession(ClientTransactions):
             return self._violation(f"an event of type {packet.sevttp}", now)
         feed.is_downloading = False
         feed.position = feed.newest
-        self._note(rqstid, packet.sbsrid, packet.sevtid, now)
+        self._note(feed, packet.sevtid, now)
         return [DownloadEnded(rqstid, packet.sevtid)]
 
     def _fed(self, sbsrid: int) -> tuple[int, FeedState | None]:
@@ -329,13 +344,13 @@ class ClientSession(ClientTransactions):
             return rqstid, None
         return rqstid, feed
 
-    def _note(self, rqstid: int, sbsrid: int, sevtid: int, now: float) -> None:
+    def _note(self, feed: FeedState, sevtid: int, now: float) -> None:
         """Acknowledge an event, or note that it waits to be acknowledged."""
         if self.behaviour.has_acks:
             if self.settings.is_auto_ack:
-                self._put_ack(sbsrid, sevtid, now)
+                self._put_ack(feed.sbsrid, sevtid, now)
             else:
-                self._unacked.setdefault(rqstid, {})[sevtid] = None
+                feed.unacked[sevtid] = None
 
     def _object_event(
         self,
@@ -365,13 +380,12 @@ class ClientSession(ClientTransactions):
             feed.newest = stamp
         if self.behaviour.is_ordered or not feed.is_downloading:
             feed.position = feed.newest
-        self._note(rqstid, sbsrid, sevtid, now)
+        self._note(feed, sevtid, now)
         return [ObjectReceived(rqstid, sevtid, kind, action, stamp, body, value)]
 
     def _forget(self, rqstid: int) -> None:
         feed = self._feeds.pop(rqstid)
         self._by_sbsrid.pop(feed.sbsrid, None)
-        self._unacked.pop(rqstid, None)
         self._acks.pop(feed.sbsrid, None)
 
     def _sbsspr(self, packet: SubscriptionStopResponse) -> list[SessionEvent]:

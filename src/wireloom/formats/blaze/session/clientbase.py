@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
+from math import inf
+from operator import itemgetter
 from typing import Any, ClassVar, Literal
 
 from wireloom.errors import StateError
@@ -32,15 +34,13 @@ from wireloom.formats.blaze.session.events import (
 from wireloom.formats.blaze.session.states import (
     CLIENT,
     CLIENT_SUBSCRIPTION,
-    CLIENT_TRANSACTION,
     Act,
     ClientState,
     Feed,
-    Flight,
 )
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
-__all__ = ["HEARTBEAT_SHARE", "OPEN", "ClientBase", "ClientSettings", "FeedState", "FlyingState"]
+__all__ = ["HEARTBEAT_SHARE", "OPEN", "ClientBase", "ClientSettings", "FeedState"]
 
 HEARTBEAT_SHARE = 0.6
 """Share of the agreed interval after which a heartbeat breaks this side's silence (SPEC §8.2)."""
@@ -91,13 +91,6 @@ class ClientSettings:
 
 
 @dataclass(slots=True)
-class FlyingState:
-    """A transaction without an answer."""
-
-    state: Flight = Flight.FLYING
-
-
-@dataclass(slots=True)
 class FeedState:
     """A subscription."""
 
@@ -108,6 +101,8 @@ class FeedState:
     state: Feed = Feed.REQUESTED
     sbsrid: int = 0
     is_downloading: bool = True
+    unacked: dict[int, None] = field(default_factory=dict)
+    """Ids of events that wait to be acknowledged by the owner, in their order."""
 
 
 class ClientBase(BlazeSession):
@@ -120,7 +115,8 @@ class ClientBase(BlazeSession):
         super().__init__(given.dialect, given.model, given.limits, given.clock_offset)
         self.is_held = False
         """Whether the owner has stopped reading, so that the server's silence does not count."""
-        self._flying: dict[TxId, FlyingState] = {}
+        self._flying: dict[TxId, float] = {}
+        """Transactions without an answer, and until when it is waited for."""
         self._feeds: dict[int, FeedState] = {}
         self._stops: deque[int] = deque()
         """RQSTIDs whose SBSTOP has not been answered, oldest first."""
@@ -128,7 +124,7 @@ class ClientBase(BlazeSession):
         self._heard_at = self._sent_at = -1.0
         self._test_after = given.test_after if self.behaviour.has_heartbeat else 0.0
         self._deadlines: dict[tuple[str, Any], float] = {}
-        self._rings_at = 0.0
+        self._rings_at = inf
 
     # -- connection (SPEC §8.1)
 
@@ -171,8 +167,7 @@ class ClientBase(BlazeSession):
         reason: IntEnum | int | None = None,
     ) -> list[SessionEvent]:
         events: list[SessionEvent] = []
-        for txid, flying in self._flying.items():
-            flying.state = CLIENT_TRANSACTION.after(flying.state, Act.LOST)
+        for txid in self._flying:
             code = BlazeCode.TRANSACTION_LOST
             events.append(TransactionFinished(txid, False, code, is_local=True))
         self._flying.clear()
@@ -252,33 +247,37 @@ class ClientBase(BlazeSession):
         return self._expire(now)
 
     def _await(self, kind: str, id: Any, seconds: float, now: float) -> None:
-        deadline = self._deadlines[kind, id] = now + seconds
+        self._deadlines[kind, id] = now + seconds
+        self._ring_by(now + seconds)
+
+    def _ring_by(self, deadline: float) -> None:
         # It may expire too early, if what it was set for has ended: that costs less than searching
         # for the earliest deadline at every request.
-        if len(self._deadlines) == 1 or deadline < self._rings_at:
+        if deadline < self._rings_at:
             self._rings_at = deadline
             self._timers.set(Act.TIMEOUT, deadline)
 
     def _expire(self, now: float) -> list[SessionEvent]:
         """Give up what has not been answered in time."""
-        due = [key for key, at in self._deadlines.items() if at <= now + 1e-6]
+        waiting = [(at, kind, id) for (kind, id), at in self._deadlines.items()]
+        waiting += [(at, "tx", txid) for txid, at in self._flying.items()]
+        due = [each for each in waiting if each[0] <= now + 1e-6]
         events: list[SessionEvent] = []
-        for kind, id in sorted(due, key=self._deadlines.__getitem__):
-            del self._deadlines[kind, id]
+        for _, kind, id in sorted(due, key=itemgetter(0)):
             if kind == "tx":
-                flying = self._flying.pop(id)
-                flying.state = CLIENT_TRANSACTION.after(flying.state, Act.TIMEOUT)
+                del self._flying[id]
                 code = BlazeCode.TRANSACTION_TIMEOUT
                 events.append(TransactionFinished(id, False, code, is_local=True))
-            elif kind == "sub":
+                continue
+            del self._deadlines[kind, id]
+            if kind == "sub":
                 feed = self._feeds[id]
                 feed.state = CLIENT_SUBSCRIPTION.after(feed.state, Act.TIMEOUT)
                 events.append(SubscriptionRefused(id, BlazeCode.UNKNOWN_ERROR, is_local=True))
             else:
                 events += self._stopped(id, Act.TIMEOUT)
-        if self._deadlines:
-            self._rings_at = min(self._deadlines.values())
-            self._timers.set(Act.TIMEOUT, self._rings_at)
+        self._rings_at = inf
+        self._ring_by(min([*self._deadlines.values(), *self._flying.values()], default=inf))
         return events + self._done(now)
 
     def _must_be_open(self, *, is_new: bool = False) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -18,14 +19,19 @@ from wireloom.formats.blaze.codes import (
 from wireloom.formats.blaze.dialects import translate
 from wireloom.formats.blaze.nclass import NClassValue
 from wireloom.formats.blaze.packets import TransactionRequest, TransactionResponse
-from wireloom.formats.blaze.session.clientbase import ClientBase, ClientSettings, FlyingState
+from wireloom.formats.blaze.session.clientbase import ClientBase, ClientSettings
 from wireloom.formats.blaze.session.events import SessionEvent, TransactionFinished, TxId
-from wireloom.formats.blaze.session.states import CLIENT_TRANSACTION, Act, ClientState
+from wireloom.formats.blaze.session.quick import Packet
+from wireloom.formats.blaze.session.states import CLIENT_TRANSACTION, Act, ClientState, Flight
 
 __all__ = ["ClientTransactions"]
 
-_SHORT_REQUEST = struct.Struct(">7I")
-_REQUEST = struct.Struct(">9I")
+_REQUEST_LEN = 36
+"""Bytes of the header of a request with an object."""
+
+# A transaction flies as long as it is in `_flying`; and all of this ends it.
+for _act in (Act.TXRESP, Act.TIMEOUT, Act.CANCEL, Act.LOST):
+    CLIENT_TRANSACTION.after(Flight.FLYING, _act)
 
 
 class ClientTransactions(ClientBase):
@@ -79,7 +85,6 @@ class ClientTransactions(ClientBase):
         nclsid: int | None,
         body: bytes | None,
         now: float,
-        *,
         encoding: Encoding = Encoding.INDEXNOTZERO,
         type: TransactionType = TransactionType.NCLASS,
         wants_result: bool = False,
@@ -91,31 +96,60 @@ class ClientTransactions(ClientBase):
             StateError: no connection, too many are pending, or the dialect has no such request.
             EncodeError: the action cannot be written.
         """
-        self._must_be_open(is_new=True)
-        if len(self._flying) >= self.settings.max_flying:
-            raise StateError(f"{len(self._flying)} transactions fly already")
+        return self.transact_bodies(
+            action, nclsid, (body,), now, encoding, type, wants_result, timeout
+        )[0]
+
+    def transact_bodies(
+        self,
+        action: Action | IntEnum,
+        nclsid: int | None,
+        bodies: Sequence[bytes | None],
+        now: float,
+        encoding: Encoding = Encoding.INDEXNOTZERO,
+        type: TransactionType = TransactionType.NCLASS,
+        wants_result: bool = False,
+        timeout: float | None = None,
+    ) -> list[TxId]:
+        """Like `transact_body`, for several objects of one class: their ids.
+
+        Raises:
+            StateError: no connection, too many are pending, or the dialect has no such request.
+            EncodeError: the action cannot be written.
+        """
+        if self._state is not ClientState.CONNECTED:
+            self._must_be_open(is_new=True)
+        flying = self._flying
+        if len(flying) + len(bodies) > self.settings.max_flying:
+            raise StateError(f"{len(flying)} transactions fly already")
         shape = (type, action, wants_result, encoding, nclsid)
         words = self._request_words.get(shape)
         if words is None:
             words = self._request_words[shape] = self._words_of(*shape)
-        given = self.settings
-        made = self._next_txid()
-        while made in self._flying:  # still pending since before the numbers wrapped around
-            made = self._next_txid()
-        if body is None:
-            self._send(_SHORT_REQUEST.pack(*words, *made, self.connid))
-        else:
-            size = _REQUEST.size + len(body)
-            self._send(_REQUEST.pack(*words[:2], *made, size, words[2], self.connid) + body)
+        deadline = now + (self.settings.request_timeout if timeout is None else timeout)
+        platform, service, connid = self.settings.platform, self.settings.service, self.connid
+        prid = self._txprid
+        packets: list[Packet] = []
+        ids: list[TxId] = []
+        for body in bodies:
+            prid = prid % 0xFFFFFFFF + 1
+            while (made := (platform, service, connid, prid)) in flying:
+                prid = prid % 0xFFFFFFFF + 1  # pending since before the numbers wrapped around
+            if body is None:
+                packets.append((*words, *made, connid))
+            else:
+                head, word, clsenc = words
+                size = _REQUEST_LEN + len(body)
+                packets.append((head, word, *made, size, clsenc, connid, body))
+            flying[made] = deadline
+            ids.append(made)
+        if not ids:
+            return ids
+        self._txprid = prid
+        self._send_packets(packets)
         self._has_sent(now)
-        limit = given.request_timeout if timeout is None else timeout
-        self._flying[made] = FlyingState()
-        self._await("tx", made, limit, now)
-        return made
-
-    def _next_txid(self) -> TxId:
-        self._txprid = self._txprid % 0xFFFFFFFF + 1
-        return self.settings.platform, self.settings.service, self.connid, self._txprid
+        self._ring_by(deadline)
+        return ids
 
     def _words_of(
         self,
@@ -147,24 +181,8 @@ class ClientTransactions(ClientBase):
         """
         if txid not in self._flying:
             raise StateError(f"transaction {txid} does not fly")
-        self._land(txid, Act.CANCEL)
+        del self._flying[txid]
         finished = TransactionFinished(txid, False, BlazeCode.CLIENT_ABORTED, is_local=True)
-        return [finished, *self._done(now)]
-
-    def _land(self, txid: TxId, act: Act) -> None:
-        flying = self._flying.pop(txid)
-        flying.state = CLIENT_TRANSACTION.after(flying.state, act)
-        del self._deadlines["tx", txid]
-
-    def _answered(self, txid: TxId, is_ok: bool, code: Any, now: float) -> list[SessionEvent]:
-        """An answer without a result."""
-        if txid not in self._flying:
-            self.counts["unknown_answers"] += 1
-            return []
-        self._land(txid, Act.TXRESP)
-        finished = TransactionFinished(txid, is_ok, code)
-        if self._state is ClientState.CONNECTED:
-            return [finished]
         return [finished, *self._done(now)]
 
     def _txresp(self, packet: TransactionResponse, now: float) -> list[SessionEvent]:
@@ -180,7 +198,7 @@ class ClientTransactions(ClientBase):
                 value = self._object(packet.nclsid, encoding, packet.body)
             except DecodeError as error:
                 return self._violation(f"a result that cannot be read: {error}", now)
-        self._land(packet.txid, Act.TXRESP)
+        del self._flying[packet.txid]
         finished = TransactionFinished(
             packet.txid,
             packet.txresl == TransactionResult.TXOK,

@@ -49,9 +49,10 @@ Stamp = tuple[int, int]
 Code = BlazeCode | IntEnum | int
 
 
-@dataclass(frozen=True, slots=True)
 class SessionEvent:
     """Any event of a session."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class SessionClosed(SessionEvent):
     """What went wrong, in words."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, which would take three times as long
 class TransactionRequested(SessionEvent):
     """To the server: do this, and `respond`."""
 
@@ -117,7 +118,7 @@ class TransactionAborted(SessionEvent):
     code: BlazeCode
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TransactionFinished(SessionEvent):
     """To the client: how a transaction ended."""
 
@@ -155,6 +156,8 @@ class DownloadWanted(SessionEvent):
     nclsid: int
     after: Stamp
     count: int
+    deleted_after: Stamp | None = None
+    """Deleted rows are wanted, too, if they are newer than this; None: they are not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +179,7 @@ class SubscriptionRefused(SessionEvent):
     is_local: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ObjectReceived(SessionEvent):
     """To the client: an object that is stored, or has changed."""
 

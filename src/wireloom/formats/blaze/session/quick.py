@@ -6,9 +6,9 @@ says what is wrong.
 
 from __future__ import annotations
 
-import struct
+from collections.abc import Iterable
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final, Protocol
 
 from wireloom.formats.blaze.codes import Action, BlazeCode, Encoding, EventType
 from wireloom.formats.blaze.dialects import Dialect, enum_of
@@ -21,14 +21,13 @@ from wireloom.formats.blaze.packets import (
     TransactionResponse,
 )
 
-__all__ = ["ACK", "ACK_HEAD", "REQUEST", "REQUEST_HEAD", "WORD", "Numbers"]
+__all__ = ["ACK_HEAD", "REQUEST_HEAD", "Numbers", "Packet"]
 
-WORD: Final = struct.Struct(">I")
-ACK: Final = struct.Struct(">3I")
-REQUEST: Final = struct.Struct(">9I")
-_RESPONSE: Final = struct.Struct(">6I")
-_EVENT: Final = struct.Struct(">6I")
-_DATA: Final = struct.Struct(">7I")
+_DATA_LEN: Final = 28
+"""Bytes of the header of an event with an object."""
+
+Packet = tuple[Any, ...]
+"""The words of a header, and a body if there is one: what `join_packets` makes bytes of."""
 
 
 def _head(packet: type[BlazePacket], words: int) -> int:
@@ -42,10 +41,29 @@ _EVENT_HEAD: Final = _head(SubscriptionEvent, 6)
 _DATA_HEAD: Final = _head(SubscriptionEvent, 7)
 
 
+class Shown(Protocol):
+    """A change, as its subscribers see it."""
+
+    @property
+    def action(self) -> Action:
+        """What has happened to the object."""
+
+    @property
+    def stamp(self) -> tuple[int, int]:
+        """When."""
+
+    @property
+    def sevtid(self) -> int:
+        """Id of the event."""
+
+    def full(self, encoding: Encoding) -> bytes:
+        """The whole object."""
+
+
 class Numbers:
     """The numbers of a dialect's names, and vice versa."""
 
-    __slots__ = ("_codes", "_event_words", "actions", "encodings")
+    __slots__ = ("_event_words", "_live_words", "_response_words", "actions", "encodings")
 
     def __init__(self, dialect: Dialect) -> None:
         actions = enum_of(dialect, "txactn")
@@ -63,15 +81,37 @@ class Numbers:
             for kind in EventType
             for action in Action
         }
+        live = EventType.DATALIVE
+        self._live_words = {
+            # What a delta changes is sent whole.
+            action: self._event_words[live, Action.UPD if action is Action.DLT else action]
+            for action in Action
+        }
         codes = enum_of(dialect, "blzcod")
-        self._codes = {
-            int(code): int(code if codes is None else codes[code.name]) for code in BlazeCode
+        self._response_words = {
+            (is_ok, code): (1 if is_ok else 2) << 29
+            | int(code if codes is None else codes[code.name])
+            for is_ok in (True, False)
+            for code in BlazeCode
         }
 
-    def response(self, is_ok: bool, code: int, txid: tuple[int, int, int, int]) -> bytes:
+    def response(self, is_ok: bool, code: BlazeCode, txid: tuple[int, int, int, int]) -> Packet:
         """A TXRESP without a result."""
-        word = (1 if is_ok else 2) << 29 | self._codes[code]
-        return _RESPONSE.pack(_RESPONSE_HEAD, word, *txid)
+        return (_RESPONSE_HEAD, self._response_words[is_ok, code], *txid)
+
+    def live_events(
+        self, sbsrid: int, changes: Iterable[Shown], encoding: Encoding
+    ) -> list[Packet]:
+        """The SBSEVTs of changes, with whole objects."""
+        words = self._live_words
+        packets: list[Packet] = []
+        for change in changes:
+            body = change.full(encoding)
+            seconds, number = change.stamp
+            size = _DATA_LEN + len(body)
+            word = words[change.action]
+            packets.append((_DATA_HEAD, sbsrid, word, change.sevtid, seconds, number, size, body))
+        return packets
 
     def event(
         self,
@@ -81,10 +121,9 @@ class Numbers:
         sevtid: int,
         stamp: tuple[int, int],
         body: bytes | None,
-    ) -> bytes:
+    ) -> Packet:
         """An SBSEVT, with an object or without."""
         word = self._event_words[kind, action]
         if body is None:
-            return _EVENT.pack(_EVENT_HEAD, sbsrid, word, sevtid, *stamp)
-        size = _DATA.size + len(body)
-        return _DATA.pack(_DATA_HEAD, sbsrid, word, sevtid, *stamp, size) + body
+            return (_EVENT_HEAD, sbsrid, word, sevtid, *stamp)
+        return (_DATA_HEAD, sbsrid, word, sevtid, *stamp, _DATA_LEN + len(body), body)

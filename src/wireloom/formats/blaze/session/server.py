@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import Any
 
-from wireloom.errors import StateError
+from wireloom.errors import DecodeError, StateError
+from wireloom.formats.blaze.body import decode_nclass, encode_nclass
 from wireloom.formats.blaze.codes import (
     Action,
     BlazeCode,
@@ -37,10 +38,11 @@ from wireloom.formats.blaze.session.events import (
     ConnectionRequested,
     DownloadWanted,
     SessionEvent,
+    Stamp,
     SubscriptionEnded,
     SubscriptionRequested,
 )
-from wireloom.formats.blaze.session.quick import ACK, ACK_HEAD, REQUEST_HEAD, WORD
+from wireloom.formats.blaze.session.quick import ACK_HEAD, REQUEST_HEAD
 from wireloom.formats.blaze.session.serverbase import OPEN, ServerSettings
 from wireloom.formats.blaze.session.servertx import ServerTransactions
 from wireloom.formats.blaze.session.states import (
@@ -49,6 +51,7 @@ from wireloom.formats.blaze.session.states import (
     Service,
 )
 from wireloom.formats.blaze.session.subscriptions import (
+    Batch,
     Change,
     Outgoing,
     ServerSubscription,
@@ -70,23 +73,26 @@ class ServerSession(ServerTransactions):
 
     # -- packets
 
-    def _handle(self, frame: bytes, now: float) -> list[SessionEvent]:
-        # Nearly all packets are acknowledgements and good transactions. They are read here if
-        # nothing about them is unusual; anything unusual is left to the general way.
-        if self._state is ServerState.CONNECTED:
-            head = WORD.unpack_from(frame)[0]
-            if head == ACK_HEAD:
-                _, sbsrid, sevtid = ACK.unpack(frame)
-                if sbsrid and sevtid:
-                    self._alive(now)
-                    self._sbsack(sbsrid, sevtid)
-                    return []
-            elif head == REQUEST_HEAD:
-                request = self._good_request(frame, now)
-                if request is not None:
-                    self._alive(now)
-                    return [request]
-        return super()._handle(frame, now)
+    def _take_plain(
+        self, packets: Sequence[list[Any]], start: int, now: float, events: list[SessionEvent]
+    ) -> int:
+        # Nearly all packets are acknowledgements and good transactions.
+        place, end = start, len(packets)
+        while place < end and self._state is ServerState.CONNECTED:
+            packet = packets[place]
+            if packet[0] == REQUEST_HEAD:
+                last = self._good_requests(packets, place, now, events)
+                if last == place:
+                    break
+                place = last
+            elif packet[0] == ACK_HEAD and packet[1] and packet[2]:
+                self._sbsack(packet[1], packet[2])
+                place += 1
+            else:
+                break
+        if place > start:
+            self._alive(now)
+        return place
 
     def _react(
         self, name: str, fields: dict[str, int], packet: Any, reason: str, now: float
@@ -120,6 +126,12 @@ class ServerSession(ServerTransactions):
         elif name != "HRTBET":
             return self._violation(f"{name} is for clients", now, invalid)
         return []
+
+    def _unreadable(self, error: DecodeError, now: float) -> list[SessionEvent]:
+        # No packet has version 0, but who begins with it is told what is wrong.
+        if self.state is ServerState.ACCEPTED and error.code == "prover":
+            return self._refuse(RefusalCode.PROTOCOL_VERSION_TOO_OLD, now)
+        return super()._unreadable(error, now)
 
     def _dscond(self, packet: Disconnected, now: float) -> list[SessionEvent]:
         return self._end(Act.DSCOND, now, reason=packet.disres)
@@ -211,8 +223,26 @@ class ServerSession(ServerTransactions):
                 found.append(DownloadWanted(sbsrid, subscription.request.nclsid, *wanted))
         return found
 
-    def download(self, sbsrid: int, rows: Iterable[Change], is_last: bool) -> bool:
+    def download(
+        self,
+        sbsrid: int,
+        rows: Iterable[Change],
+        is_last: bool,
+        *,
+        last: Stamp | None = None,
+        forgotten: Stamp = (0, 0),
+    ) -> bool:
         """Rows that were asked for, in stamp order; False if the subscription has ended.
+
+        Where deletions that the client has not been told of are forgotten, everything is sent
+        anew, behind an RST.
+
+        Args:
+            sbsrid: the subscription.
+            rows: its rows.
+            is_last: whether there are no more.
+            last: the newest stamp of the class before they were read.
+            forgotten: up to here, the store does not know any more what was deleted.
 
         Raises:
             StateError: none were asked for, or they are not newer than those before.
@@ -220,8 +250,19 @@ class ServerSession(ServerTransactions):
         subscription = self.subscriptions.get(sbsrid)
         if subscription is None:
             return False
-        subscription.add_rows(rows, is_last)
+        if not subscription.add_rows(rows, is_last, last=last, forgotten=forgotten):
+            self.counts["downloads_anew"] += 1
+            subscription.start_over(self._forget_all(subscription.request.nclsid))
         return True
+
+    def _forget_all(self, nclsid: int) -> Change:
+        """A change that tells a subscriber to forget every object; no position to resume from."""
+        empty = b"\0\0\0\0"
+        bodies = {Encoding.INDEXNOTZERO: empty}
+        if self.model is not None:
+            value = decode_nclass(self.model, nclsid, empty, first_index=self._first_index)
+            bodies[Encoding.ALL] = encode_nclass(value, Encoding.ALL, first_index=self._first_index)
+        return Change(nclsid, Action.RST, (0, 0), None, bodies)
 
     def publish(self, change: Change, now: float) -> list[SessionEvent]:
         """An object has changed: notify the subscription to its class, if there is one.
@@ -233,44 +274,34 @@ class ServerSession(ServerTransactions):
                 return self._enqueue(subscription, (change,), now)
         return []
 
-    def publish_all(self, changes: Sequence[Change], now: float) -> list[SessionEvent]:
+    def publish_all(self, batch: Batch, now: float) -> list[SessionEvent]:
         """The same for several changes of one class; those that need not wait are written."""
-        nclsid = changes[0].nclsid
         for subscription in self.subscriptions.values():
-            if subscription.request.nclsid == nclsid:
-                done = self._publish_at_once(subscription, changes) if subscription.is_plain else 0
-                return self._enqueue(subscription, changes[done:], now)
+            if subscription.request.nclsid == batch.nclsid:
+                done = self._publish_at_once(subscription, batch) if subscription.is_plain else 0
+                rest = batch.changes[done:] if done else batch.changes
+                return self._enqueue(subscription, rest, now) if rest else []
         return []
 
-    def _publish_at_once(self, subscription: ServerSubscription, changes: Sequence[Change]) -> int:
-        """Write changes that can be sent at once; returns how many are done."""
-        outstanding, unsent = subscription.outstanding, self._unsent
-        has_acks, high_water = self.behaviour.has_acks, self.settings.high_water
-        room = self.settings.window - len(outstanding) if has_acks else len(changes)
-        for place, change in enumerate(changes):
-            if room <= 0 or self._at_once >= high_water:
-                return place
-            if not subscription.pass_on(change):
-                continue
-            sevtid = change.sevtid or self._event_ids.next(change.nclsid)
-            frame = change.frames.get(subscription.frame_key) if change.sevtid else None
-            if frame is None:
-                frame = self._numbers.event(
-                    subscription.sbsrid,
-                    EventType.DATALIVE,
-                    Action.UPD if change.action is Action.DLT else change.action,
-                    sevtid,
-                    change.stamp,
-                    change.full(subscription.request.encoding),
-                )
-                change.frames[subscription.frame_key] = frame
-            unsent.append(frame)
-            self._at_once += len(frame)
-            self.events_sent += 1
-            if has_acks:
-                outstanding[sevtid] = None
-                room -= 1
-        return len(changes)
+    def _publish_at_once(self, subscription: ServerSubscription, batch: Batch) -> int:
+        """Write changes that can be sent at once; returns how many."""
+        outstanding, settings = subscription.outstanding, self.settings
+        has_acks, count = self.behaviour.has_acks, len(batch.ids)
+        if has_acks:
+            count = min(count, settings.window - len(outstanding))
+        if count <= 0 or self._at_once >= settings.high_water:
+            return 0
+        packets, data = batch.packets(self._numbers, subscription)
+        if count < len(packets):
+            data = self._join(packets[:count])
+        if len(data) > settings.high_water or not subscription.pass_on(batch.changes[:count]):
+            return 0
+        self._send(data)
+        self._at_once += len(data)
+        self.events_sent += count
+        if has_acks:
+            outstanding.update(dict.fromkeys(batch.ids[:count]))
+        return count
 
     def _enqueue(
         self, subscription: ServerSubscription, changes: Sequence[Change], now: float
@@ -404,11 +435,16 @@ class ServerSession(ServerTransactions):
     def _write_event(self, subscription: ServerSubscription, event: Outgoing) -> int:
         self.events_sent += 1
         sevtid = event.sevtid or self._event_ids.next(subscription.request.nclsid)
-        if self.behaviour.has_acks and event.kind is not EventType.STOP:
+        stamp = event.stamp
+        if event.kind is EventType.STOP:
+            stamp = self._tmstmp(self._last_received), 0  # erratum E30
+        elif self.behaviour.has_acks:
             subscription.outstanding[sevtid] = None
-        self._send(
-            self._numbers.event(
-                subscription.sbsrid, event.kind, event.action, sevtid, event.stamp, event.body
-            )
+        self._send_packets(
+            [
+                self._numbers.event(
+                    subscription.sbsrid, event.kind, event.action, sevtid, stamp, event.body
+                )
+            ]
         )
         return len(self._unsent[-1])

@@ -15,7 +15,6 @@ from wireloom.formats.blaze.codes import (
     BlazeCode,
     ConnectionResult,
     DisconnectReason,
-    Encoding,
     RefusalCode,
     TransactionType,
 )
@@ -35,15 +34,14 @@ from wireloom.formats.blaze.session.events import (
     SubscriptionEnded,
     SubscriptionRequested,
     TransactionAborted,
+    TransactionRequested,
     TxId,
 )
 from wireloom.formats.blaze.session.quick import Numbers
 from wireloom.formats.blaze.session.states import (
     SERVER,
-    SERVER_TRANSACTION,
     Act,
     ServerState,
-    Work,
 )
 from wireloom.formats.blaze.session.subscriptions import (
     EventIds,
@@ -51,7 +49,7 @@ from wireloom.formats.blaze.session.subscriptions import (
 )
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
-__all__ = ["OPEN", "Flying", "ServerBase", "ServerSettings"]
+__all__ = ["OPEN", "ServerBase", "ServerSettings"]
 
 OPEN = (ServerState.CONNECTED, ServerState.DRAINING)
 """States in which packets beyond the handshake are taken."""
@@ -117,16 +115,6 @@ class ServerSettings:
     """Unix time minus `now`, for the stamps of heartbeats."""
 
 
-@dataclass(slots=True)
-class Flying:
-    """A transaction that has no answer yet."""
-
-    state: Work
-    deadline: float
-    encoding: Encoding | None
-    wants_result: bool
-
-
 class ServerBase(BlazeSession):
     """The connection itself: who is let in, how long silence lasts, and how it ends.
 
@@ -153,7 +141,8 @@ class ServerBase(BlazeSession):
         """Events of all subscriptions so far."""
         self._event_ids = event_ids or EventIds()
         self._requested: dict[int, SubscriptionRequested] = {}
-        self._flying: OrderedDict[TxId, Flying] = OrderedDict()
+        self._flying: dict[TxId, tuple[float, TransactionRequested]] = {}
+        """Transactions that have no answer yet, and until when the application may take."""
         self._ended: list[SessionEvent] = []
         self._completed: OrderedDict[TxId, None] = OrderedDict()
         self._sbsrids = count(1)
@@ -265,13 +254,12 @@ class ServerBase(BlazeSession):
             "lost" if act is Act.LOST else "peer" if act is Act.DSCOND else "us"
         )
         events, self._ended = self._ended, []
-        for txid, flying in self._flying.items():
+        for txid in self._flying:
             if act is Act.DSCOND or act is Act.LOST:
                 code = BlazeCode.CLIENT_ABORTED
             else:
                 code = BlazeCode.SERVER_ABORTED
                 self._answer(txid, code)
-            flying.state = SERVER_TRANSACTION.after(flying.state, Act.LOST)
             events.append(TransactionAborted(txid, code))
         self._flying.clear()
         # Before anything else is distributed: an event for a connection that is gone is a bug.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, Protocol
 
-from wireloom.errors import DecodeError
+from wireloom.errors import DecodeError, EncodeError
 from wireloom.formats.blaze.body import encode_nclass
 from wireloom.formats.blaze.codes import (
     BlazeCode,
@@ -13,7 +14,7 @@ from wireloom.formats.blaze.codes import (
     TransactionResult,
     TransactionType,
 )
-from wireloom.formats.blaze.nclass import NClassValue
+from wireloom.formats.blaze.nclass import ClassLayout, NClassValue, layout_of
 from wireloom.formats.blaze.packets import (
     TransactionRequest,
     TransactionResponse,
@@ -24,23 +25,60 @@ from wireloom.formats.blaze.session.events import (
     TransactionRequested,
     TxId,
 )
-from wireloom.formats.blaze.session.quick import REQUEST
-from wireloom.formats.blaze.session.serverbase import Flying, ServerBase
+from wireloom.formats.blaze.session.quick import REQUEST_HEAD, Packet
+from wireloom.formats.blaze.session.serverbase import ServerBase, ServerSettings
 from wireloom.formats.blaze.session.states import (
     SERVER_TRANSACTION,
     Act,
     ServerState,
     Work,
 )
+from wireloom.formats.blaze.session.subscriptions import EventIds
 
 __all__ = ["ServerTransactions"]
 
 _TXPRID_AT = 20
-_ACCEPTED = SERVER_TRANSACTION.after(Work.RECEIVED, Act.ACCEPT)
+_UNUSED = 0x00FFFFFF
+"""Bits of TXREQW."""
+_CLSENC_UNUSED = 0x0FF00000
+_NCLASS = TransactionType.NCLASS
+
+_Shape = tuple[IntEnum, bool, int, Encoding, ClassLayout, Callable[[bytes, bool], Any] | None]
+"""Action, whether a result is wanted, class, encoding, layout, and what reads plain objects."""
+
+# A transaction is in the state that ACCEPT leads to as long as it flies; and all of this ends it.
+for _act in (Act.RESPOND, Act.TIMEOUT, Act.LOST):
+    SERVER_TRANSACTION.after(SERVER_TRANSACTION.after(Work.RECEIVED, Act.ACCEPT), _act)
+
+
+class Answer(Protocol):
+    """What became of a transaction."""
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether it was carried out."""
+
+    @property
+    def code(self) -> BlazeCode:
+        """Why not."""
+
+    @property
+    def result(self) -> NClassValue | None:
+        """An object for a client that wants one, or that explains the code 7."""
 
 
 class ServerTransactions(ServerBase):
     """Takes transactions, and sends each outcome once."""
+
+    def __init__(
+        self,
+        settings: ServerSettings | None = None,
+        now: float = 0.0,
+        *,
+        event_ids: EventIds | None = None,
+    ) -> None:
+        super().__init__(settings, now, event_ids=event_ids)
+        self._shapes: dict[tuple[int, int], _Shape] = {}
 
     @property
     def flying(self) -> int:
@@ -51,7 +89,6 @@ class ServerTransactions(ServerBase):
         self,
         txid: TxId,
         now: float,
-        *,
         code: BlazeCode = BlazeCode.NO_ERROR,
         result: NClassValue | None = None,
         is_ok: bool | None = None,
@@ -73,14 +110,60 @@ class ServerTransactions(ServerBase):
             self.counts["late_answers"] += 1
             return []
         is_good = code is BlazeCode.NO_ERROR if is_ok is None else is_ok
-        is_sent = flying.wants_result or code is BlazeCode.REASON_IN_RESULT_NCLASS
-        self._answer(txid, code, result if is_sent else None, flying.encoding, is_ok=is_good)
-        self._finish(txid, Act.RESPOND)
-        return self._drained(now)
+        request = flying[1]
+        is_sent = request.wants_result or code is BlazeCode.REASON_IN_RESULT_NCLASS
+        self._answer(txid, code, result if is_sent else None, request.encoding, is_ok=is_good)
+        self._finish(txid)
+        return [] if self._state is ServerState.CONNECTED else self._drained(now)
 
-    def _finish(self, txid: TxId, act: Act) -> None:
-        flying = self._flying.pop(txid)
-        flying.state = SERVER_TRANSACTION.after(flying.state, act)
+    def respond_all(
+        self,
+        txids: Iterable[TxId],
+        outcomes: Iterable[Answer],
+        now: float,
+        failed: Callable[[EncodeError], object],
+    ) -> list[SessionEvent]:
+        """Answer several transactions, see `respond`.
+
+        Args:
+            txids: their ids.
+            outcomes: of each.
+            now: the time.
+            failed: gets to know that a result cannot be written, and so is not sent.
+        """
+        flying, completed, most = self._flying, self._completed, self.settings.max_completed
+        response = self._numbers.response
+        packets: list[Packet] = []
+        events: list[SessionEvent] = []
+        for txid, outcome in zip(txids, outcomes, strict=True):
+            found = flying.get(txid)
+            code = outcome.code
+            if (
+                found is None
+                or (outcome.result is not None and found[1].wants_result)
+                or code is BlazeCode.REASON_IN_RESULT_NCLASS
+            ):
+                self._send_packets(packets)
+                packets.clear()
+                try:
+                    events += self.respond(txid, now, code, outcome.result, outcome.is_ok)
+                except EncodeError as error:
+                    failed(error)
+                    events += self.respond(txid, now, code, is_ok=outcome.is_ok)
+                continue
+            packets.append(response(outcome.is_ok, code, txid))
+            del flying[txid]
+            completed[txid] = None
+            if len(completed) > most:
+                completed.popitem(last=False)
+        if packets:
+            self._send_packets(packets)
+            if not flying:
+                self._timers.cancel(Act.RESPOND)
+        return events if self._state is ServerState.CONNECTED else events + self._drained(now)
+
+    def _finish(self, txid: TxId) -> None:
+        del self._flying[txid]
         self._completed[txid] = None
         if len(self._completed) > self.settings.max_completed:
             self._completed.popitem(last=False)
@@ -97,7 +180,7 @@ class ServerTransactions(ServerBase):
         is_ok: bool = False,
     ) -> None:
         if result is None and txid[2] and txid[3]:
-            self._send(self._numbers.response(is_ok, code, txid))
+            self._send_packets([self._numbers.response(is_ok, code, txid)])
             return
         parts: dict[str, Any] = {}
         if result is not None:
@@ -161,84 +244,109 @@ class ServerTransactions(ServerBase):
         if len(self._flying) >= self.settings.max_flying:
             return self._reject(txid, BlazeCode.SERVER_ERROR)
         deadline = now + self.settings.transaction_timeout
-        state = SERVER_TRANSACTION.after(Work.RECEIVED, Act.ACCEPT)
-        self._flying[txid] = Flying(state, deadline, encoding, bool(packet.rsclrq))
-        if len(self._flying) == 1:
+        if not self._flying:
             self._timers.set(Act.RESPOND, deadline)
-        return [
-            TransactionRequested(
-                txid,
-                packet.txtype,
-                packet.txactn,
-                bool(packet.rsclrq),
-                packet.nclsid,
-                encoding,
-                packet.body,
-                value,
-            )
-        ]
+        request = TransactionRequested(
+            txid,
+            packet.txtype,
+            packet.txactn,
+            bool(packet.rsclrq),
+            packet.nclsid,
+            encoding,
+            packet.body,
+            value,
+        )
+        self._flying[txid] = (deadline, request)
+        return [request]
 
-    def _good_request(self, frame: bytes, now: float) -> TransactionRequested | None:
-        """A transaction that is to be carried out; None if it may have to be refused."""
-        _, word, plid, svid, cnid, prid, _, clsenc, connid = REQUEST.unpack_from(frame)
-        txid = (plid, svid, cnid, prid)
+    def _good_requests(
+        self, packets: Sequence[list[Any]], start: int, now: float, events: list[SessionEvent]
+    ) -> int:
+        """Take transactions that are to be carried out; gives the place of what is none.
+
+        Args:
+            packets: what has come.
+            start: the first one to look at.
+            now: the time.
+            events: gets the transactions.
+        """
+        flying, completed, given = self._flying, self._completed, self.settings
+        shapes, mine = self._shapes, self.connid
+        room = given.max_flying - len(flying)
+        deadline = now + given.transaction_timeout
+        for place in range(start, len(packets)):
+            packet = packets[place]
+            if packet[0] != REQUEST_HEAD or place - start >= room:
+                return place
+            _, word, plid, svid, cnid, prid, _, clsenc, connid, body = packet
+            shape = shapes.get((word, clsenc)) or self._shape(word, clsenc)
+            txid = (plid, svid, cnid, prid)
+            if (
+                shape is None
+                or connid != mine
+                or cnid != mine
+                or not prid
+                or (given.is_strict and not (plid and svid))
+                or txid in flying
+                or txid in completed
+            ):
+                return place
+            action, wants_result, nclsid, encoding, layout, read = shape
+            is_canonical = True
+            items = None if read is None else read(body, encoding is Encoding.INDEXDELTA)
+            if items is not None:
+                value: NClassValue | None = NClassValue(layout, items, encoding)
+            else:
+                try:
+                    value = self._object(nclsid, encoding, body, strict=True)
+                except DecodeError:
+                    is_canonical = False
+                    try:
+                        value = self._object(nclsid, encoding, body)
+                    except DecodeError:
+                        return place
+            request = TransactionRequested(
+                txid, _NCLASS, action, wants_result, nclsid, encoding, body, value, is_canonical
+            )
+            if not flying:
+                self._timers.set(Act.RESPOND, deadline)
+            flying[txid] = (deadline, request)
+            events.append(request)
+        return len(packets)
+
+    def _shape(self, word: int, clsenc: int) -> _Shape | None:
+        """What the words TXREQW and CLSENC of a good request say; None if it may be no good one."""
         action = self._numbers.actions.get(word >> 25 & 7)
         encoding = self._numbers.encodings.get(clsenc >> 28)
-        nclsid = clsenc & 0xFFFFF
-        given = self.settings
+        found = None if self.model is None else self.model.nclass(clsenc & 0xFFFFF)
         if (
             action is None
             or encoding is None
-            or self.model is None
-            or not nclsid
-            or not prid
-            or connid != self.connid
-            or cnid != self.connid
-            or word >> 28 != TransactionType.NCLASS
-            or TransactionType.NCLASS not in given.transaction_types
+            or found is None
+            or word >> 28 != _NCLASS
+            or _NCLASS not in self.settings.transaction_types
             or encoding not in self.behaviour.encodings
-            or (given.is_strict and not (plid and svid))
-            or txid in self._flying
-            or txid in self._completed
-            or len(self._flying) >= given.max_flying
         ):
             return None
-        body = frame[REQUEST.size :]
-        is_canonical = True
-        try:
-            value = self._object(nclsid, encoding, body, strict=True)
-        except DecodeError:
-            is_canonical = False
-            try:
-                value = self._object(nclsid, encoding, body)
-            except DecodeError:
-                return None
-        wants_result = bool(word >> 24 & 1)
-        deadline = now + given.transaction_timeout
-        if not self._flying:
-            self._timers.set(Act.RESPOND, deadline)
-        self._flying[txid] = Flying(_ACCEPTED, deadline, encoding, wants_result)
-        return TransactionRequested(
-            txid,
-            TransactionType.NCLASS,
-            action,
-            wants_result,
-            nclsid,
-            encoding,
-            body,
-            value,
-            is_canonical,
-        )
+        assert self.model is not None
+        assert self._first_index is not None
+        layout = layout_of(self.model, found.name)
+        is_plain = encoding is not Encoding.ALL and len(layout.slots) <= self._limits.max_fields
+        read = layout.flat(self._first_index).read if is_plain else None
+        shape = (action, bool(word >> 24 & 1), found.id, encoding, layout, read)
+        if not word & _UNUSED and not clsenc & _CLSENC_UNUSED:  # else there would be too many
+            self._shapes[word, clsenc] = shape
+        return shape
 
     def _expire(self, now: float) -> list[SessionEvent]:
         """Answer transactions that have timed out; they wait in the order of their deadlines."""
         events: list[SessionEvent] = []
         while self._flying:
-            txid, flying = next(iter(self._flying.items()))
-            if flying.deadline > now + 1e-6:
-                self._timers.set(Act.RESPOND, flying.deadline)
+            txid, (deadline, _) = next(iter(self._flying.items()))
+            if deadline > now + 1e-6:
+                self._timers.set(Act.RESPOND, deadline)
                 break
-            self._finish(txid, Act.TIMEOUT)
+            self._finish(txid)
             self._answer(txid, BlazeCode.TRANSACTION_TIMEOUT)
             events.append(TransactionAborted(txid, BlazeCode.TRANSACTION_TIMEOUT))
         return events + self._drained(now)

@@ -8,7 +8,7 @@ stamp it has seen.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
@@ -24,9 +24,19 @@ from wireloom.formats.blaze.codes import (
 )
 from wireloom.formats.blaze.nclass import NClassValue
 from wireloom.formats.blaze.session.events import Stamp, SubscriptionRequested
+from wireloom.formats.blaze.session.quick import Numbers, Packet
 from wireloom.formats.blaze.session.states import SERVER_SUBSCRIPTION, Act, Service
+from wireloom.kernel import either
 
-__all__ = ["CONFLATED", "Change", "EventIds", "LiveQueue", "Outgoing", "ServerSubscription"]
+__all__ = [
+    "CONFLATED",
+    "Batch",
+    "Change",
+    "EventIds",
+    "LiveQueue",
+    "Outgoing",
+    "ServerSubscription",
+]
 
 CONFLATED: Mapping[tuple[Action, Action], Action] = {
     (Action.INS, Action.UPD): Action.INS,
@@ -36,6 +46,11 @@ CONFLATED: Mapping[tuple[Action, Action], Action] = {
     (Action.DLT, Action.DLT): Action.UPD,
 }
 """What a waiting action and a newer one on the same object combine to; else the newer one."""
+
+
+_PATIENCE = 256
+"""Events that may be sent ahead of an object which changes all the time: then it is sent as it is,
+although a newer change waits behind it."""
 
 
 class EventIds:
@@ -49,8 +64,12 @@ class EventIds:
         self._last[nclsid] = self._last[nclsid] % 0xFFFFFFFF + 1
         return self._last[nclsid]
 
+    def take(self, nclsid: int, count: int) -> Sequence[int]:
+        """The next ids of a class."""
+        return [self.next(nclsid) for _ in range(count)]
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)  # not frozen, which would take three times as long
 class Change:
     """An object as it is stored, or a change to one; its bytes are shared by all subscribers."""
 
@@ -66,10 +85,6 @@ class Change:
     image: NClassValue | None = field(default=None, compare=False, repr=False)
     """The object, from which further encodings are made."""
     first_index: int | None = None
-    frames: dict[int, bytes] = field(
-        default_factory=dict, init=False, compare=False, repr=False, kw_only=True
-    )
-    """Whole packets that several subscribers get; by `ServerSubscription.frame_key`."""
 
     @classmethod
     def of(
@@ -94,12 +109,6 @@ class Change:
             )
         return cls(image.nclass.id, action, stamp, image.key(), bodies, sevtid, image, first_index)
 
-    def number(self, ids: EventIds) -> None:
-        """Give it the next id of its class, which all its subscribers then see; once."""
-        if not self.sevtid:
-            # The caller owns it, and nobody has seen it without its id.
-            object.__setattr__(self, "sevtid", ids.next(self.nclsid))
-
     def full(self, encoding: Encoding) -> bytes:
         """The whole object; made once, then shared.
 
@@ -115,6 +124,42 @@ class Change:
         return self.bodies[wanted]
 
 
+class Batch:
+    """Changes of one class that are published together, in stamp order.
+
+    Their packets are made once for all subscribers that get them alike.
+    """
+
+    __slots__ = ("_packets", "changes", "ids", "nclsid")
+
+    def __init__(self, changes: Sequence[Change], ids: EventIds) -> None:
+        """Give changes that have no id the next ones of their class, which all subscribers see."""
+        self.changes = changes
+        self.nclsid = changes[0].nclsid
+        new = [change for change in changes if not change.sevtid]
+        for change, sevtid in zip(new, ids.take(self.nclsid, len(new)), strict=True):
+            change.sevtid = sevtid
+        self.ids = [change.sevtid for change in changes]
+        self._packets: dict[int, tuple[list[Packet], bytes]] = {}
+
+    def packets(
+        self, numbers: Numbers, subscription: ServerSubscription
+    ) -> tuple[list[Packet], bytes]:
+        """The changes as live events of a subscription to whole objects; and all their bytes.
+
+        Raises:
+            EncodeError: an object cannot be written in its encoding.
+        """
+        found = self._packets.get(subscription.frame_key)
+        if found is None:
+            packets = numbers.live_events(
+                subscription.sbsrid, self.changes, subscription.request.encoding
+            )
+            found = packets, either().join_packets(packets)
+            self._packets[subscription.frame_key] = found
+        return found
+
+
 class _Waiting:
     __slots__ = ("change", "due", "is_fixed")
 
@@ -128,8 +173,8 @@ class LiveQueue:
     """Changes that wait to be sent, in stamp order.
 
     With conflation, a newer change of an object replaces the one that waits. It goes to the end, as
-    its stamp demands; so that an object which changes all the time is sent at all, the waiting
-    change stays once its turn has come, and only later ones are replaced.
+    its stamp demands; so that an object which changes all the time is sent at all, a change that
+    should have been sent long ago stays, and only later ones are replaced.
     """
 
     def __init__(self, is_conflated: bool) -> None:
@@ -153,7 +198,7 @@ class LiveQueue:
             place = self._newest.get(key)
             if place is not None:
                 waiting = self._entries[place]
-                if key in self._fixed or self._taken < waiting.due:
+                if key in self._fixed or self._taken <= waiting.due + _PATIENCE:
                     del self._entries[place]
                     change, due = _conflated(waiting.change, change), waiting.due
                 else:
@@ -235,7 +280,7 @@ class ServerSubscription:
         self.request = request
         self.state = Service.REQUESTED
         self.frame_key = sbsrid << 4 | request.encoding
-        """The key under which a change keeps its packet for subscriptions like this one."""
+        """The key under which a batch keeps its packets for subscriptions like this one."""
         self.outstanding: OrderedDict[int, None] = OrderedDict()
         """Ids of events that are not acknowledged, in the order they were sent."""
         self.position: Stamp = (
@@ -244,7 +289,6 @@ class ServerSubscription:
         """Stamp of the newest change that was taken for sending."""
         self.live = LiveQueue(request.flow is FlowType.LAST)
         self._rows: deque[Change] = deque()
-        self._is_stored = is_stored
         self._has_end = has_download_end
         self._has_stop = has_stop
         self._batch = batch
@@ -252,6 +296,8 @@ class ServerSubscription:
         self._accepts = accepts
         self._is_asked = False  # rows were asked for and have not arrived
         self._is_complete = not is_stored  # the last row is there
+        self._has_begun = not is_stored  # rows have arrived
+        self._deleted_after = request.since if any(request.since) else None
         self._newest: Stamp = (0, 0)  # of the live changes
         self._held: OrderedDict[Hashable, None] = OrderedDict()
         self._holds_all = is_stored and request.mode is SubscriptionMode.ALL
@@ -270,17 +316,38 @@ class ServerSubscription:
         self.step(Act.START_DOWNLOAD if past else Act.START_LIVE)
 
     @property
-    def wants(self) -> tuple[Stamp, int] | None:
-        """The rows to ask for: those newer than a stamp, and how many; None when enough wait."""
+    def wants(self) -> tuple[Stamp, int, Stamp | None] | None:
+        """The rows to ask for; None when enough wait.
+
+        Those newer than a stamp; how many; and since when deleted ones are wanted, too (None: they
+        are not, as the client has no object yet).
+        """
         if self.state is not Service.DOWNLOADING or self._is_asked or self._is_complete:
             return None
         if len(self._rows) > self._batch // 2:
             return None
         self._is_asked = True
-        return (self._rows[-1].stamp if self._rows else self.position), self._batch
+        return self._asked_after, self._batch, self._deleted_after
 
-    def add_rows(self, rows: Iterable[Change], is_last: bool) -> None:
-        """Rows that were asked for, in stamp order.
+    @property
+    def _asked_after(self) -> Stamp:
+        return self._rows[-1].stamp if self._rows else self.position
+
+    def add_rows(
+        self,
+        rows: Iterable[Change],
+        is_last: bool,
+        *,
+        last: Stamp | None = None,
+        forgotten: Stamp = (0, 0),
+    ) -> bool:
+        """Rows that were asked for, in stamp order; False if a deletion may be missing from them.
+
+        Args:
+            rows: the rows.
+            is_last: whether there are no more.
+            last: the newest stamp of the class before they were read.
+            forgotten: up to here, the store does not know any more what was deleted.
 
         Raises:
             StateError: none were asked for, or they are not newer than those before.
@@ -288,16 +355,34 @@ class ServerSubscription:
         if not self._is_asked:
             raise StateError(f"subscription {self.sbsrid} asked for no rows")
         given = list(rows)
-        last = self._rows[-1].stamp if self._rows else self.position
+        newest = self._asked_after
+        deleted_after = self._deleted_after
+        if deleted_after is not None and forgotten > max(deleted_after, newest):
+            return False
         for row in given:
-            if row.stamp <= last:
-                raise StateError(f"row {row.stamp} is not newer than {last}")
-            last = row.stamp
+            if row.stamp <= newest:
+                raise StateError(f"row {row.stamp} is not newer than {newest}")
+            newest = row.stamp
         if not given and not is_last:
             raise StateError("no rows, and yet not the last ones")
         self._rows += given
         self._is_asked = False
         self._is_complete = is_last
+        if not self._has_begun:
+            self._has_begun = True
+            if deleted_after is None:
+                self._deleted_after = last
+            elif last is not None and last < self.position:
+                self.position = last  # a position ahead of the class's: what comes now is newer
+        return True
+
+    def start_over(self, marker: Change) -> None:
+        """Send everything that is stored, behind an event that tells to forget all objects."""
+        self._rows.clear()
+        self._rows.append(marker)
+        self.position = (0, 0)
+        self._deleted_after = None
+        self._is_asked = self._has_begun = self._is_complete = False
 
     def add_change(self, change: Change) -> bool:
         """A live change; False if this subscription does not get it, or already has it."""
@@ -305,7 +390,11 @@ class ServerSubscription:
             return False
         if self.request.mode is SubscriptionMode.PAST:
             return False
-        if change.stamp <= self._newest or change.stamp <= self.position:
+        if change.stamp <= self._newest:
+            return False
+        if change.stamp <= self.position and (
+            self._has_begun or self.state is not Service.DOWNLOADING
+        ):
             return False
         self._newest = change.stamp
         if self._accepts is not None and not self._accepts(change):
@@ -324,12 +413,12 @@ class ServerSubscription:
             and self.request.kind is SubscriptionType.SNAPSHOT
         )
 
-    def pass_on(self, change: Change) -> bool:
-        """A change is sent without waiting; False if this subscription already has it."""
-        stamp = change.stamp
-        if stamp <= self._newest or stamp <= self.position:
+    def pass_on(self, changes: Sequence[Change]) -> bool:
+        """Changes are sent without waiting; False if this subscription has some of them."""
+        first = changes[0].stamp
+        if first <= self._newest or first <= self.position:
             return False
-        self._newest = self.position = stamp
+        self._newest = self.position = changes[-1].stamp
         return True
 
     @property

@@ -8,9 +8,9 @@ A broker uses it like this::
     event_ids = await store.event_ids()               # for every ServerSession
     await store.start(on_changes, on_gap)             # fan-out: Change objects for `publish`
     connid = await store.next_connid()                # for `ServerSession.accept`
-    store.submit(Write.of(request), done)             # TransactionRequested → done(Outcome)
-    rows = await store.rows(nclsid, after, count)     # DownloadWanted → `ServerSession.download`
-    is_last = len(rows) < count
+    store.submit_all([Write.of(request), …], done)    # TransactionRequested → Outcome of each
+    found = await store.portion(nclsid, after, count, deleted_after)     # DownloadWanted → ...
+    session.download(sbsrid, found.rows, len(found.rows) < count, last=found.last, ...)
     await store.close()
 
 All of it belongs to one event loop; callbacks run in it and must not block.
@@ -33,8 +33,10 @@ from wireloom.formats.blaze.session.subscriptions import Change, EventIds
 
 __all__ = [
     "STORED_FIRST_INDEX",
+    "Done",
     "Outcome",
     "Policy",
+    "Portion",
     "Store",
     "StoreSettings",
     "StoreStatus",
@@ -81,14 +83,17 @@ class StoreSettings:
     txid_seconds: float = 86_400.0
     """How long ids of transactions are remembered."""
     txid_rows: int = 2_000_000
-    """The most ids of transactions that are remembered, roughly."""
+    """The most runs of such ids, roughly; those of one connection and one commit are a run."""
+    deleted_seconds: float = 2_592_000.0
+    """How long objects that were deleted logically are kept, for subscribers that were away; one
+    that was away for longer gets everything anew. 0: forever."""
     prune_interval: float = 60.0
     """How often what is too old is removed."""
     retry_interval: float = 0.25
     """Between attempts to reach a database that is gone; writes wait meanwhile."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # like those below, not frozen, which would take three times as long
 class Write:
     """What a transaction wants done to an object."""
 
@@ -114,7 +119,7 @@ class Write:
         return cls(request.action, request.nclass, request.txid)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome:
     """What became of a write. A good one is durable."""
 
@@ -128,7 +133,11 @@ class Outcome:
     """For a log: why it was refused."""
 
 
-@dataclass(frozen=True, slots=True)
+Done = Callable[[Sequence[Write], Sequence[Outcome]], None]
+"""Gets writes, and what became of each."""
+
+
+@dataclass(slots=True)
 class StoredChange(Change):
     """A change whose object is read only when somebody asks for more than its stored bytes.
 
@@ -174,6 +183,18 @@ class StoredChange(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class Portion:
+    """Part of a download."""
+
+    rows: list[Change]
+    """By their stamps: INS, and DEL for deleted ones. Fewer than asked for: there are no more."""
+    last: Stamp = (0, 0)
+    """The newest stamp of the class before they were read."""
+    forgotten: Stamp = (0, 0)
+    """Of what was deleted up to here, the store may not know any more."""
+
+
+@dataclass(frozen=True, slots=True)
 class StoreStatus:
     """How the store is, for metrics and ``/readyz``."""
 
@@ -212,7 +233,8 @@ class Store(ABC):
 
     A class is stored when the model marks it ``@persistent``. Writes to others go the same
     way, get a stamp and reach all brokers, but leave no row behind; DLT and RST of them are refused
-    with code 6.
+    with code 6. Where there are no other brokers, nothing of such a write is kept, its id included,
+    and so there is nothing to wait for; sessions remember ids, too.
 
     Stamps are (Unix seconds, counter within that second), strictly rising in each class: also when
     the clock goes backwards, after a restart, and between brokers on one database.
@@ -237,16 +259,21 @@ class Store(ABC):
         """Whether objects of the class are stored; `is_stored` of `start_subscription`."""
 
     @abstractmethod
-    def submit(self, write: Write, done: Callable[[Outcome], None]) -> None:
-        """Do a write; `done` is called once, in the order of submission, when it is durable.
+    def submit_all(self, writes: Sequence[Write], done: Done) -> None:
+        """Do writes, in this order; `done` gets them back with their outcomes, which are durable.
 
+        It may get some of them at a time, and gets them in the order of submission.
         What waits is committed together, and one that is refused does not harm the others. The
-        changes of a group go to `on_changes` right after its outcomes. When `is_full`, the
-        write is refused with code 3 at once: stop reading from clients before, see `room`.
+        changes of a group go to `on_changes` right after its outcomes. When `is_full`,
+        writes are refused with code 3 at once: stop reading from clients before, see `room`.
         After `close` it is refused with code 206. Codes otherwise: 201 for an id that was
         answered before, 4 for what the policy or the key forbids, 5 for an object without a usable
         key, 6 for an action that the class does not have, 3 when the database refuses.
         """
+
+    def submit(self, write: Write, done: Callable[[Outcome], None]) -> None:
+        """The same for one write."""
+        self.submit_all((write,), lambda _, outcomes: done(outcomes[0]))
 
     @abstractmethod
     async def apply(self, write: Write) -> Outcome:
@@ -256,12 +283,21 @@ class Store(ABC):
     async def room(self) -> None:
         """Wait until less than half of `max_pending` waits."""
 
-    @abstractmethod
     async def rows(self, nclsid: int, after: Stamp, count: int) -> list[Change]:
-        """Up to `count` rows newer than `after`, by their stamps: INS, and DEL for deleted ones.
+        """The rows of a `portion`; from (0, 0) on without deleted ones, else with them.
 
-        A download that begins at (0, 0) is not told of what was deleted before. Fewer than `count`
-        rows: there are no more. A class that is not stored has none.
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        return (await self.portion(nclsid, after, count, after if any(after) else None)).rows
+
+    @abstractmethod
+    async def portion(
+        self, nclsid: int, after: Stamp, count: int, deleted_after: Stamp | None
+    ) -> Portion:
+        """Up to `count` rows newer than `after`; a class that is not stored has none.
+
+        Deleted ones are among them if they are newer than `deleted_after`; None: there are none.
 
         Raises:
             StoreError: the database cannot be read.

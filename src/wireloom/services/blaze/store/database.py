@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from enum import Enum
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -33,6 +35,8 @@ __all__ = [
     "open_database",
     "store_errors",
 ]
+
+_LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
@@ -72,15 +76,15 @@ class Database(ABC):
         self._writer = ThreadPoolExecutor(1, "blaze-store")
         self._readers = ThreadPoolExecutor(readers, "blaze-read") if readers else self._writer
 
-    async def run(self, work: Work[T]) -> T:
-        """Do it in a transaction that may write; when this returns, it is durable."""
+    def run(self, work: Work[T]) -> asyncio.Future[T]:
+        """Do it in a transaction that may write; when it is done, it is durable."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._writer, self._write, work)
+        return loop.run_in_executor(self._writer, self._write, work)
 
-    async def read(self, work: Work[T]) -> T:
+    def read(self, work: Work[T]) -> asyncio.Future[T]:
         """Do it in a transaction that only reads."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._readers, self._read, work)
+        return loop.run_in_executor(self._readers, self._read, work)
 
     @abstractmethod
     def _write(self, work: Work[T]) -> T:
@@ -119,15 +123,25 @@ def open_database(url: str) -> Database:
         OptionError: the address is none of these.
         StoreError: another process uses the file.
     """
+    parsed, is_file = check_address(url)
+    return SqliteDatabase(parsed) if is_file else PostgresDatabase(parsed)
+
+
+def check_address(url: str) -> tuple[URL, bool]:
+    """The address of a database, and whether it is a file.
+
+    Raises:
+        OptionError: it is none of those that `open_database` takes.
+    """
     try:
         parsed = make_url(url)
     except ArgumentError:
         raise OptionError(f"{url!r} is not the address of a database") from None
     name = parsed.drivername
     if name in ("sqlite", "sqlite+pysqlite"):
-        return SqliteDatabase(parsed)
+        return parsed, True
     if name in ("postgresql", "postgres", "postgresql+psycopg"):
-        return PostgresDatabase(parsed)
+        return parsed, False
     raise OptionError(f"a store is sqlite:// or postgresql://, not {name}://")
 
 
@@ -144,10 +158,13 @@ class SqliteDatabase(Database):
         super().__init__(url, _sqlite_engine(url), readers=0 if self._is_memory else 1)
         self._to_write: Connection | None = None
         self._to_read: Connection | None = None
+        self._log = None if self._is_memory else _Log(self._engine)
 
     def _write(self, work: Work[T]) -> T:
         if self._to_write is None:
             self._to_write = self._engine.connect()
+        if self._log is not None:
+            self._log.keep_short(self._to_write)
         with self._to_write.begin():
             return work(self._to_write)
 
@@ -160,6 +177,8 @@ class SqliteDatabase(Database):
             return work(self._to_read)
 
     def _disconnect(self) -> None:
+        if self._log is not None:
+            self._log.close()
         for connection in (self._to_read, self._to_write):
             if connection is not None:
                 connection.close()
@@ -172,6 +191,61 @@ class SqliteDatabase(Database):
         """FULL for what no single write is guilty of: disk full, damaged, locked."""
         name = type(getattr(error, "orig", None)).__name__
         return Failure.FULL if name in ("OperationalError", "DatabaseError") else Failure.WRONG
+
+
+class _Log:
+    """SQLite's log of writes, whose content is carried over into the file beside the commits.
+
+    Within a commit, as SQLite does it by itself, one of many would take many times as long.
+    """
+
+    interval = 0.25
+    """Seconds between the beginnings of two such transfers, while there are commits."""
+    max_pages = 16_384
+    """Pages in the log, 64 MiB, at which a commit waits until all is carried over: only when
+    nobody writes meanwhile does SQLite begin the log anew."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._thread = ThreadPoolExecutor(1, "blaze-log")
+        self._connection: Connection | None = None
+        self._transfer: Future[int] | None = None
+        self._next = 0.0
+
+    def keep_short(self, writer: Connection) -> None:
+        """Begin a transfer if it is time; called by the thread that writes, before it does."""
+        now = time.monotonic()
+        if now < self._next or (self._transfer is not None and not self._transfer.done()):
+            return
+        self._next = now + self.interval
+        if self._transfer is not None and self._pages(self._transfer) > self.max_pages:
+            _checkpoint(writer)
+        self._transfer = self._thread.submit(self._carry_over)
+
+    def _carry_over(self) -> int:
+        if self._connection is None:
+            self._connection = self._engine.connect()
+        return _checkpoint(self._connection)
+
+    def _pages(self, transfer: Future[int]) -> int:
+        try:
+            return transfer.result()
+        except Exception as error:  # whoever writes will see what is wrong, if it stays so
+            _LOG.warning("the log is not carried over: %s", error)
+            return 0
+
+    def close(self) -> None:
+        """Wait for what is under way."""
+        self._thread.shutdown()
+        if self._connection is not None:
+            self._connection.close()
+
+
+def _checkpoint(connection: Connection) -> int:
+    """Carry the log over, as far as nobody reads what is older; gives the pages in the log."""
+    raw: Any = connection.connection.dbapi_connection
+    _, pages, _ = raw.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    return int(pages)
 
 
 def _locked(path: Path) -> IO[bytes] | None:
@@ -207,6 +281,7 @@ def _sqlite_engine(url: URL) -> Engine:
         raw.isolation_level = None  # the driver begins nothing by itself, see below
         raw.execute("PRAGMA journal_mode = WAL")
         raw.execute("PRAGMA synchronous = FULL")
+        raw.execute("PRAGMA wal_autocheckpoint = 0")  # see `_Log`
         raw.execute("PRAGMA busy_timeout = 5000")  # for tools that write, which none should
         raw.execute("PRAGMA cache_size = -65536")  # 64 MiB
 

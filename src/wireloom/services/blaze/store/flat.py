@@ -70,22 +70,9 @@ class Flat:
     """Fields that have no columns for want of room."""
     row: Callable[[NClassValue], Key]
     """The values of the columns."""
-    key_of: Callable[[NClassValue], Key]
-    """The values of the key's columns."""
-    has_float_key: bool
-
-    def checked_key(self, value: NClassValue) -> Key:
-        """The values of the key's columns.
-
-        Raises:
-            EncodeError: one is NaN, which equals nothing and so identifies nothing.
-        """
-        key = self.key_of(value)
-        if self.has_float_key:
-            for part in key:
-                if part != part:  # only a NaN differs from itself
-                    raise EncodeError("a NaN in the primary key")
-        return key
+    checked_key: Callable[[NClassValue], Key]
+    """The values of the key's columns. It raises EncodeError when one is NaN, which equals nothing
+    and so identifies nothing."""
 
 
 def table_names(classes: Sequence[NClass]) -> dict[int, str]:
@@ -179,6 +166,14 @@ def flatten(model: Model, nclass: NClass, *, has_text_uint64: bool) -> Flat:
         by_field[str(column.path[0])].append(column)
     cut = {name.partition(".")[0] for name in left_out}
     is_key = [str(column.path[0]) in key_fields for column in columns]
+    has_floats = any(
+        key and column.kind in _FLOATS for column, key in zip(columns, is_key, strict=True)
+    )
+    key_of = _reader(
+        [leaf for name in key_fields for leaf in leaves if leaf[0][0] == name],
+        [True] * key_width,
+        has_text_uint64,
+    )
     return Flat(
         nclass,
         columns,
@@ -191,13 +186,19 @@ def flatten(model: Model, nclass: NClass, *, has_text_uint64: bool) -> Flat:
         {column: slot.decl.count for column, (_, slot) in zip(columns, leaves, strict=True)},
         tuple(left_out),
         _reader(leaves, is_key, has_text_uint64),
-        _reader(
-            [leaf for name in key_fields for leaf in leaves if leaf[0][0] == name],
-            [True] * key_width,
-            has_text_uint64,
-        ),
-        any(key and column.kind in _FLOATS for column, key in zip(columns, is_key, strict=True)),
+        _checked(key_of) if has_floats else key_of,
     )
+
+
+def _checked(key_of: Callable[[NClassValue], Key]) -> Callable[[NClassValue], Key]:
+    def checked_key(value: NClassValue) -> Key:
+        key = key_of(value)
+        for part in key:
+            if part != part:  # only a NaN differs from itself
+                raise EncodeError("a NaN in the primary key")
+        return key
+
+    return checked_key
 
 
 def _text(value: str) -> str:

@@ -8,7 +8,7 @@ object is written once.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
@@ -18,7 +18,7 @@ from wireloom.formats.blaze.body import apply_delta, decode_nclass, encode_nclas
 from wireloom.formats.blaze.codes import Action, BlazeCode, Encoding
 from wireloom.formats.blaze.model import Model
 from wireloom.formats.blaze.nclass import NClassValue
-from wireloom.formats.blaze.session.events import Stamp
+from wireloom.formats.blaze.session.events import Stamp, TxId
 from wireloom.formats.blaze.session.subscriptions import Change
 from wireloom.services.blaze.store.api import (
     STORED_FIRST_INDEX,
@@ -28,17 +28,18 @@ from wireloom.services.blaze.store.api import (
     Write,
 )
 from wireloom.services.blaze.store.flat import Key
-from wireloom.services.blaze.store.statements import Logged, Statements, Stored
+from wireloom.services.blaze.store.statements import Logged, Run, Statements, Stored
 from wireloom.services.blaze.store.tables import StoredClass
 
 __all__ = ["Committed", "Committer", "ModelChanged", "change_key", "next_stamp"]
 
-_ID = struct.Struct(">4I").pack
+_ORIGIN = struct.Struct(">3I")
 _MAX_COUNTER = 0xFFFFFFFF
 
 _MALFORMED = BlazeCode.REQUEST_MALFORMED
 _UNSUPPORTED = BlazeCode.REQUEST_UNSUPPORTED
 _REFUSED = BlazeCode.APPLICATION_ERROR
+_PASSED_ON = {"INS": Action.INS, "UPD": Action.UPD, "DEL": Action.DEL, "REMOVE": Action.DEL}
 _REPEATED = Outcome(False, BlazeCode.DUPLICATED_TRANSACTION_ID, reason="the id was answered before")
 
 
@@ -93,6 +94,11 @@ class Refused(Exception):
         self.code = code
 
 
+def _refusal(error: Refused | EncodeError) -> Outcome:
+    code = error.code if isinstance(error, Refused) else _MALFORMED
+    return Outcome(False, code, reason=str(error))
+
+
 class Committer:
     """Carries out groups of writes."""
 
@@ -117,6 +123,24 @@ class Committer:
         self.is_stored_dialect = first_index == STORED_FIRST_INDEX
         self.sender = sender
         self.clock = clock
+        self.passing: dict[int, Stamp] = {}
+        """Classes of which the database keeps nothing but a stamp that is ahead of all that were
+        given away; and the last that was."""
+
+    def pass_on(self, writes: Sequence[Write]) -> Committed:
+        """Carry out writes to classes in `passing`, without the database."""
+        group = _Group(self, None)
+        group.done.before.update(self.passing)
+        classes = self.classes
+        for write in writes:
+            stored = classes[write.object.layout.nclass.id]
+            try:
+                key: Key | EncodeError = stored.flat.checked_key(write.object)
+            except EncodeError as error:
+                key = error
+            group.do(write, stored, key)
+        self.passing.update(group.done.after)
+        return group.done
 
     def commit(
         self,
@@ -141,31 +165,37 @@ class Committer:
 
 
 class _Group:
-    def __init__(self, committer: Committer, connection: Connection) -> None:
+    def __init__(self, committer: Committer, connection: Connection | None) -> None:
         self.committer = committer
-        self.connection = connection
+        self._connection = connection
         self.statements = committer.statements
         self.done = Committed()
         self.now = int(committer.clock())
         self.rows: dict[int, dict[Key, _Row]] = {}
         self.logged: list[Logged] = []
 
+    @property
+    def connection(self) -> Connection:
+        assert self._connection is not None  # something is stored
+        return self._connection
+
     def commit(self, writes: Sequence[Write], marker: bytes, is_repeated: bool) -> Committed | None:
         done = self.done
+        passing = self.committer.passing
         classes = self.committer.classes
         stored = [classes.get(write.object.layout.nclass.id) for write in writes]
         wanted = sorted({each.nclass.id for each in stored if each is not None})
-        places: dict[bytes, int] = {}
+        places: dict[TxId, int] = {}
         repeated: set[int] = set()
         for place, write in enumerate(writes):
-            if write.txid is not None and places.setdefault(_ID(*write.txid), place) != place:
+            if write.txid is not None and places.setdefault(write.txid, place) != place:
                 repeated.add(place)
         keys, asked = _keys(writes, stored)
+        ids = _runs(places)
         found = self.statements.begin(
             self.connection,
             wanted,
-            [*places, marker] if marker else [*places],
-            self.now,
+            ids,
             {nclsid: list(each) for nclsid, each in asked.items()},
             marker if is_repeated else b"",
         )
@@ -175,41 +205,50 @@ class _Group:
             state = found.states.get(nclsid)
             if state is None or state.generation != self.committer.generation:
                 raise ModelChanged("another broker has brought a newer model to the database")
-            done.before[nclsid] = state.stamp
-        repeated.update(places[id] for id in found.known)
+            done.before[nclsid] = passing.get(nclsid, state.stamp)
+        for origin, first, last in found.known:
+            head = _ORIGIN.unpack(origin)
+            old = [id for id in places if id[:3] == head and first <= id[3] <= last]
+            repeated.update(map(places.pop, old))
+        if found.known:
+            ids = _runs(places)
         for nclsid, each in asked.items():
             there = found.rows[nclsid]
             self.rows[nclsid] = {key: _Row(there.get(key)) for key in each}
         for place, write in enumerate(writes):
             if place in repeated:
                 done.outcomes.append(_REPEATED)
-                continue
-            try:
-                outcome = self._decide(write, stored[place], keys[place])
-            except Refused as refused:
-                outcome = Outcome(False, refused.code, reason=str(refused))
-            except EncodeError as error:
-                outcome = Outcome(False, _MALFORMED, reason=str(error))
-            done.outcomes.append(outcome)
-            if outcome.change is not None:
-                done.changes.append(outcome.change)
-        self._flush(list(self.rows), done.after, self.logged)
+            else:
+                self.do(write, stored[place], keys[place])
+        stamps = {nclsid: stamp for nclsid, stamp in done.after.items() if nclsid not in passing}
+        if marker:
+            ids.append((marker, 0, 0))
+        self._flush(list(self.rows), stamps, self.logged, [(*run, self.now) for run in ids])
+        passing.update({id: stamp for id, stamp in done.after.items() if id in passing})
         return done
+
+    def do(self, write: Write, stored: StoredClass | None, key: Key | EncodeError) -> None:
+        """Decide on a write, and note its outcome."""
+        done = self.done
+        try:
+            outcome = self._decide(write, stored, key)
+        except (Refused, EncodeError) as error:
+            outcome = _refusal(error)
+        done.outcomes.append(outcome)
+        if outcome.change is not None:
+            done.changes.append(outcome.change)
 
     def _decide(self, write: Write, stored: StoredClass | None, key: Key | EncodeError) -> Outcome:
         if isinstance(key, EncodeError):
             raise key
         if stored is None:
             raise Refused(_MALFORMED, "the model has no such class")
-        action = write.action.name
-        is_put = action in ("INS", "UPD")
-        if is_put and write.object.encoding is Encoding.INDEXDELTA:
-            raise Refused(_MALFORMED, f"{action} wants a whole object, not a delta")
         if stored.table is None:
-            return self._pass_on(write, stored, key)
+            return self.pass_on(write, stored, key)
+        action = write.action._name_  # `name` takes many times as long
         row = self.rows[stored.nclass.id][key]
-        if is_put:
-            return self._put(action == "INS", write, stored, key, row)
+        if action in ("INS", "UPD"):
+            return self._put(action, write, stored, key, row)
         if action == "DLT":
             return self._merge(write, stored, key, row)
         if action in ("DEL", "REMOVE"):
@@ -218,16 +257,17 @@ class _Group:
             return self._reset(write, stored, key, row)
         raise Refused(_UNSUPPORTED, f"there is no action {action}")
 
-    def _put(
-        self, is_insert: bool, write: Write, stored: StoredClass, key: Key, row: _Row
-    ) -> Outcome:
+    def _put(self, action: str, write: Write, stored: StoredClass, key: Key, row: _Row) -> Outcome:
+        if write.object.encoding is Encoding.INDEXDELTA:
+            raise Refused(_MALFORMED, f"{action} wants a whole object, not a delta")
         policy = self.committer.policy
-        if is_insert and row.is_live and policy.insert_existing == "refuse":
-            raise Refused(_REFUSED, "the object exists")
-        if not is_insert and not row.is_live and policy.update_missing == "refuse":
+        if row.is_live:
+            if action == "INS" and policy.insert_existing == "refuse":
+                raise Refused(_REFUSED, "the object exists")
+            return self._write(Action.UPD, write.object, stored, key, row, write.body)
+        if action == "UPD" and policy.update_missing == "refuse":
             raise Refused(_REFUSED, "there is no such object")
-        action = Action.UPD if row.is_live else Action.INS
-        return self._write(action, write.object, stored, key, row, body=write.body)
+        return self._write(Action.INS, write.object, stored, key, row, write.body)
 
     def _merge(self, write: Write, stored: StoredClass, key: Key, row: _Row) -> Outcome:
         if not row.is_live:
@@ -240,7 +280,7 @@ class _Group:
             items = {**dict(delta), **{name: delta.read(name) for name in primary.fields}}
             delta = NClassValue(delta.layout, items, Encoding.INDEXDELTA)
         image = apply_delta(self._value(row, stored), delta)
-        return self._write(Action.DLT, image, stored, key, row, delta)
+        return self._write(Action.DLT, image, stored, key, row, None, delta)
 
     def _delete(self, is_removal: bool, stored: StoredClass, key: Key, row: _Row) -> Outcome:
         if not row.is_live and not (is_removal and row.is_there):
@@ -250,7 +290,7 @@ class _Group:
         change = None
         if row.is_live:
             stamp = self._stamp(stored.nclass.id)
-            change = self._change(Action.DEL, stored, key, stamp, row.body)
+            change = self._change(Action.DEL, stored, key, stamp, row.body, None)
             row.stamp = stamp
         row.is_live = False
         row.is_there = not is_removal
@@ -270,7 +310,7 @@ class _Group:
             items = {name: write.object.read(name) for name in primary.fields}
             image = NClassValue(write.object.layout, items, Encoding.INDEXNOTZERO)
             return self._write(Action.UPD, image, stored, key, row)
-        self._flush([nclsid], {}, ())
+        self._flush([nclsid], {}, (), ())
         first = self._stamp(nclsid)
         if first[1] > _MAX_COUNTER // 2:
             first = first[0] + 1, 0  # there must be room for all of them
@@ -282,19 +322,23 @@ class _Group:
         self.done.after[nclsid] = last
         empty = NClassValue(write.object.layout, {}, Encoding.INDEXNOTZERO)
         body = encode_nclass(empty, first_index=STORED_FIRST_INDEX)
-        return Outcome(True, change=self._change(Action.RST, stored, (), last, body))
+        return Outcome(True, change=self._change(Action.RST, stored, (), last, body, None))
 
-    def _pass_on(self, write: Write, stored: StoredClass, key: Key) -> Outcome:
+    def pass_on(self, write: Write, stored: StoredClass, key: Key) -> Outcome:
         """A write to a class that is not stored: its change is all there is."""
-        if write.action.name not in ("INS", "UPD", "DEL", "REMOVE"):
+        action = _PASSED_ON.get(write.action._name_)  # `name` takes many times as long
+        if write.object.encoding is Encoding.INDEXDELTA and action in (Action.INS, Action.UPD):
+            raise Refused(_MALFORMED, f"{action} wants a whole object, not a delta")
+        if action is None:
             raise Refused(_UNSUPPORTED, f"{write.action.name} of a class that is not stored")
-        action = Action.DEL if write.action.name == "REMOVE" else Action[write.action.name]
         body = write.body or encode_nclass(
             write.object, Encoding.INDEXNOTZERO, first_index=STORED_FIRST_INDEX
         )
         stamp = self._stamp(stored.nclass.id)
-        change = self._change(action, stored, key, stamp, body, image=write.object)
-        return Outcome(True, change=change, result=None if action is Action.DEL else write.object)
+        change = self._change(action, stored, key, stamp, body, write.object)
+        return Outcome(
+            True, BlazeCode.NO_ERROR, change, None if action is Action.DEL else write.object
+        )
 
     def _write(
         self,
@@ -303,17 +347,16 @@ class _Group:
         stored: StoredClass,
         key: Key,
         row: _Row,
-        delta: NClassValue | None = None,
-        *,
         body: bytes | None = None,
+        delta: NClassValue | None = None,
     ) -> Outcome:
         if body is None:  # before anything changes: it may be too large to be encoded
             body = encode_nclass(image, Encoding.INDEXNOTZERO, first_index=STORED_FIRST_INDEX)
         stamp = self._stamp(stored.nclass.id)
-        change = self._change(action, stored, key, stamp, body, image=image, delta=delta)
+        change = self._change(action, stored, key, stamp, body, image, delta)
         row.is_live = row.is_there = row.is_dirty = True
         row.body, row.value, row.stamp = body, image, stamp
-        return Outcome(True, change=change, result=image)
+        return Outcome(True, BlazeCode.NO_ERROR, change, image)
 
     def _value(self, row: _Row, stored: StoredClass) -> NClassValue:
         if row.value is None:
@@ -323,8 +366,13 @@ class _Group:
         return row.value
 
     def _stamp(self, nclsid: int) -> Stamp:
-        last = self.done.after.get(nclsid) or self.done.before[nclsid]
-        self.done.after[nclsid] = stamp = next_stamp(last, self.now)
+        after = self.done.after
+        last = after.get(nclsid) or self.done.before[nclsid]
+        if last[0] >= self.now and last[1] < _MAX_COUNTER:  # nearly always
+            stamp = last[0], last[1] + 1
+        else:
+            stamp = next_stamp(last, self.now)
+        after[nclsid] = stamp
         return stamp
 
     def _change(
@@ -334,8 +382,7 @@ class _Group:
         key: Key,
         stamp: Stamp,
         body: bytes,
-        *,
-        image: NClassValue | None = None,
+        image: NClassValue | None,
         delta: NClassValue | None = None,
     ) -> Change:
         committer = self.committer
@@ -350,10 +397,13 @@ class _Group:
                 if is_same
                 else encode_nclass(delta, Encoding.INDEXDELTA, first_index=first)
             )
-        name = change_key(key)
+        has_log = committer.statements.has_log
+        # Nobody but this broker sees the key of what is neither stored nor logged.
+        text = change_key(key) if has_log or stored.table is not None else None
+        name = text or key or None
         nclsid = stored.nclass.id
-        if committer.statements.has_log:
-            self.logged.append(Logged(nclsid, *stamp, action, name, body, raw_delta))
+        if has_log:
+            self.logged.append(Logged(nclsid, *stamp, action, text, body, raw_delta))
         if image is not None:
             return Change(nclsid, action, stamp, name, bodies, 0, image, first)
         return StoredChange(
@@ -361,26 +411,53 @@ class _Group:
         )
 
     def _flush(
-        self, nclsids: Sequence[int], stamps: Mapping[int, Stamp], logged: Sequence[Logged]
+        self,
+        nclsids: Sequence[int],
+        stamps: Mapping[int, Stamp],
+        logged: Sequence[Logged],
+        answered: Sequence[tuple[bytes, int, int, int]],
     ) -> None:
         """Write what has become of the objects of some classes."""
         written: dict[int, list[Key]] = {}
         removed: dict[int, list[Key]] = {}
         for nclsid in nclsids:
             stored = self.committer.classes[nclsid]
+            columns = stored.flat.row
+            lines: list[Key] = []
+            gone: list[Key] = []
             for key, row in self.rows[nclsid].items():
                 if not row.is_dirty:
                     continue
                 row.is_dirty = False
                 if row.is_there:
-                    columns = stored.flat.row(self._value(row, stored))
-                    line = (*row.stamp, 0 if row.is_live else 1, *columns, row.body)
-                    written.setdefault(nclsid, []).append(line)
+                    value = row.value
+                    if value is None:
+                        value = self._value(row, stored)
+                    lines.append((*row.stamp, 0 if row.is_live else 1, *columns(value), row.body))
                 else:
-                    removed.setdefault(nclsid, []).append(key)
+                    gone.append(key)
+            if lines:
+                written[nclsid] = lines
+            if gone:
+                removed[nclsid] = gone
         self.statements.finish(
-            self.connection, written, removed, stamps, logged, self.committer.sender
+            self.connection, written, removed, stamps, logged, self.committer.sender, answered
         )
+
+
+def _runs(ids: Iterable[TxId]) -> list[Run]:
+    """The runs that ids make up."""
+    found: list[Run] = []
+    head, first, last = (0, 0, 0), 1, 0
+    for id in sorted(ids):
+        if id[3] != last + 1 or id[:3] != head:
+            if last:
+                found.append((_ORIGIN.pack(*head), first, last))
+            head, first = id[:3], id[3]
+        last = id[3]
+    if last:
+        found.append((_ORIGIN.pack(*head), first, last))
+    return found
 
 
 def _keys(

@@ -9,9 +9,12 @@ from sqlalchemy import (
     BigInteger,
     Connection,
     Select,
+    Table,
     bindparam,
     delete,
     func,
+    insert,
+    or_,
     select,
     tuple_,
     update,
@@ -22,13 +25,29 @@ from wireloom.formats.blaze.codes import Action, Encoding
 from wireloom.formats.blaze.model import Model
 from wireloom.formats.blaze.session.events import Stamp
 from wireloom.formats.blaze.session.subscriptions import Change
-from wireloom.services.blaze.store.api import STORED_FIRST_INDEX, StoredChange
+from wireloom.services.blaze.store.api import STORED_FIRST_INDEX, Portion, StoredChange
 from wireloom.services.blaze.store.flat import BODY, Flat, Key
 from wireloom.services.blaze.store.group import change_key
 from wireloom.services.blaze.store.statements import ClassState
-from wireloom.services.blaze.store.tables import CHANGES, CLASSES, TRANSACTIONS, StoredClass
+from wireloom.services.blaze.store.tables import (
+    CHANGES,
+    CLASSES,
+    FORGOTTEN,
+    TRANSACTIONS,
+    StoredClass,
+)
 
-__all__ = ["Reader", "class_states", "count_rows", "prune_changes", "prune_transactions"]
+__all__ = [
+    "Reader",
+    "class_states",
+    "count_rows",
+    "prune_changes",
+    "prune_deleted",
+    "prune_transactions",
+]
+
+_DELETED: Final = ("none", "newer", "all")
+"""Which deleted rows a query gives: those newer than another stamp, for instance."""
 
 _PORTION: Final = 5000
 """Entries that are removed at once, so that commits need not wait long."""
@@ -42,7 +61,7 @@ class Reader:
         self.classes = classes
         self.first_index = first_index
         self._queries = {
-            nclsid: (_query(stored, has_deleted=False), _query(stored, has_deleted=True))
+            nclsid: {kind: _query(stored, kind) for kind in _DELETED}
             for nclsid, stored in classes.items()
             if stored.table is not None
         }
@@ -57,13 +76,31 @@ class Reader:
             .limit(bindparam("count"))
         )
 
-    def rows(self, connection: Connection, nclsid: int, after: Stamp, count: int) -> list[Change]:
-        """Rows that are newer than a stamp."""
-        # What was deleted before a client has anything is of no interest to it.
-        query = self._queries[nclsid][after != (0, 0)]
-        found = connection.execute(query, {"ts0": after[0], "ts1": after[1], "count": count})
+    def portion(
+        self,
+        connection: Connection,
+        nclsid: int,
+        after: Stamp,
+        count: int,
+        deleted_after: Stamp | None,
+    ) -> Portion:
+        """Rows that are newer than a stamp.
+
+        The class's stamp is read before them, and what is forgotten after them: a row that is
+        not there was written, or removed, in between at worst.
+        """
+        last = _stamp_in(connection, CLASSES, nclsid)
+        given = {"ts0": after[0], "ts1": after[1], "count": count}
+        if deleted_after is None:
+            query = self._queries[nclsid]["none"]
+        elif deleted_after <= after:
+            query = self._queries[nclsid]["all"]
+        else:
+            query = self._queries[nclsid]["newer"]
+            given |= {"del0": deleted_after[0], "del1": deleted_after[1]}
+        found = connection.execute(query, given)
         key_of = self._key_of[nclsid]
-        return [
+        rows = [
             self._change(
                 nclsid,
                 Action.DEL if deleted else Action.INS,
@@ -73,6 +110,7 @@ class Reader:
             )
             for ts0, ts1, deleted, body, *key in found
         ]
+        return Portion(rows, last, _stamp_in(connection, FORGOTTEN, nclsid))
 
     def logged(
         self, connection: Connection, nclsid: int, after: Stamp, until: Stamp, count: int
@@ -130,7 +168,15 @@ class Reader:
         return change
 
 
-def _query(stored: StoredClass, *, has_deleted: bool) -> Select[Any]:
+def _stamp_in(connection: Connection, table: Table, nclsid: int) -> Stamp:
+    """The stamp that a table has for a class; (0, 0) when it has none."""
+    column = table.c
+    query = select(column.ts0, column.ts1).where(column.nclsid == nclsid)
+    found = connection.execute(query).one_or_none()
+    return (0, 0) if found is None else (found[0], found[1])
+
+
+def _query(stored: StoredClass, deleted: str) -> Select[Any]:
     assert stored.table is not None
     column = stored.table.c
     after = tuple_(bindparam("ts0", type_=BigInteger), bindparam("ts1", type_=BigInteger))
@@ -141,7 +187,13 @@ def _query(stored: StoredClass, *, has_deleted: bool) -> Select[Any]:
         .order_by(column.ts0, column.ts1)
         .limit(bindparam("count"))
     )
-    return query if has_deleted else query.where(column["del"] == 0)
+    if deleted == "all":
+        return query
+    is_there = column["del"] == 0
+    if deleted == "none":
+        return query.where(is_there)
+    since = tuple_(bindparam("del0", type_=BigInteger), bindparam("del1", type_=BigInteger))
+    return query.where(or_(is_there, tuple_(column.ts0, column.ts1) > since))
 
 
 def _key_reader(flat: Flat) -> Callable[[list[Any]], Key]:
@@ -190,12 +242,13 @@ def count_rows(
 def prune_transactions(connection: Connection, before: int, most: int) -> bool:
     """Forget some ids of transactions; False when there are no more to forget."""
     at = TRANSACTIONS.c.at
+    run = tuple_(TRANSACTIONS.c.origin, TRANSACTIONS.c.last)
     count = connection.execute(select(func.count()).select_from(TRANSACTIONS)).scalar_one()
     if count > most:
         query = select(at).order_by(at).limit(1).offset(count - most - 1)
         before = max(before, connection.execute(query).scalar_one() + 1)
-    old = select(TRANSACTIONS.c.id).where(at < before).limit(_PORTION)
-    gone = connection.execute(delete(TRANSACTIONS).where(TRANSACTIONS.c.id.in_(old)))
+    old = select(TRANSACTIONS.c.origin, TRANSACTIONS.c.last).where(at < before).limit(_PORTION)
+    gone = connection.execute(delete(TRANSACTIONS).where(run.in_(old)))
     return gone.rowcount >= _PORTION
 
 
@@ -223,4 +276,37 @@ def prune_changes(connection: Connection, before: int, most: int) -> bool:
             low = update(CLASSES).where(CLASSES.c.nclsid == nclsid)
             connection.execute(low.values(low0=last[0], low1=last[1]))
             is_more = is_more or len(found) >= _PORTION
+    return is_more
+
+
+def prune_deleted(connection: Connection, classes: dict[int, StoredClass], before: int) -> bool:
+    """Remove some objects that were deleted long ago; False when there are no more to remove.
+
+    What is newer than every object of its class stays: a client that gets all objects is then
+    always behind what is forgotten, and need not get them again when it comes back.
+    """
+    is_more = False
+    for nclsid, stored in sorted(classes.items()):
+        if stored.table is None:
+            continue
+        # Whoever commits waits, so that no stamp appears below the one that is noted here.
+        connection.execute(
+            select(CLASSES.c.nclsid).where(CLASSES.c.nclsid == nclsid).with_for_update()
+        )
+        column = stored.table.c
+        stamp, is_deleted = tuple_(column.ts0, column.ts1), column["del"] == 1
+        rising = select(column.ts0, column.ts1).order_by(column.ts0, column.ts1)
+        falling = select(column.ts0, column.ts1).order_by(column.ts0.desc(), column.ts1.desc())
+        newest = connection.execute(falling.where(column["del"] == 0).limit(1)).one_or_none()
+        if newest is None:
+            continue
+        old = rising.where(is_deleted, column.ts0 < before, stamp < tuple_(*newest))
+        found = connection.execute(old.limit(_PORTION)).all()
+        if not found:
+            continue
+        last = found[-1]
+        connection.execute(delete(stored.table).where(is_deleted, stamp <= tuple_(*last)))
+        connection.execute(delete(FORGOTTEN).where(FORGOTTEN.c.nclsid == nclsid))
+        connection.execute(insert(FORGOTTEN).values(nclsid=nclsid, ts0=last[0], ts1=last[1]))
+        is_more = is_more or len(found) >= _PORTION
     return is_more

@@ -84,6 +84,17 @@ class ReservedEventIds(EventIds):
         self._left[nclsid] = left - 1
         return super().next(nclsid)
 
+    def take(self, nclsid: int, count: int) -> Sequence[int]:
+        """The next ids of a class."""
+        left, last = self._left.get(nclsid, 0), self._last[nclsid]
+        rest = left - count
+        is_plain = rest >= 0 and not rest < SEVTID_BLOCK // 2 <= left and last + count <= _IDS
+        if not is_plain:
+            return super().take(nclsid, count)
+        self._left[nclsid] = rest
+        self._last[nclsid] = last + count
+        return range(last + 1, last + count + 1)
+
     def add_block(self, nclsid: int, last: int) -> None:
         """A block behind `last` is reserved, to be used after the one in use."""
         self._next[nclsid] = last

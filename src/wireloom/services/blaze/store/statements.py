@@ -1,13 +1,15 @@
 """The statements of a commit, as quick as each driver can be: prepared once for each class.
 
-SQLite is asked row by row, which costs it no round trip. PostgreSQL gets the columns of a whole
-group as arrays, one statement for all its rows, and all statements of a step in one round trip.
+SQLite is given many rows by one statement: whenever it gets to work the driver lets other threads
+run, and waits until they pause. PostgreSQL gets the columns of a whole group as arrays, one
+statement for all its rows, and all statements of a step in one round trip.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
@@ -30,6 +32,7 @@ __all__ = [
     "Found",
     "Logged",
     "PostgresStatements",
+    "Run",
     "SqliteStatements",
     "Statements",
 ]
@@ -40,8 +43,13 @@ CHANNEL = "blaze_changes"
 Stored = tuple[int, bytes]
 """The mark of deletion, and the encoded object."""
 
-_PORTION = 500
-"""Values in one statement; old versions of SQLite take no more than 999."""
+_PORTION = 64
+"""Rows in one statement of SQLite: with more, hardly anything is gained."""
+_MAX_VALUES = 999
+"""Values in one statement; old versions of SQLite take no more."""
+
+Run = tuple[bytes, int, int]
+"""Ids of transactions: the first three words, the first and the last of their last words."""
 
 
 class ClassState(NamedTuple):
@@ -56,8 +64,8 @@ class Found(NamedTuple):
     """What a group finds, under the locks of its classes."""
 
     states: dict[int, ClassState]
-    known: set[bytes]
-    """Ids of transactions that were there already."""
+    known: list[Run]
+    """Transactions that were answered before, among others."""
     rows: dict[int, dict[Key, Stored]]
     """The row of each key that has one, by class."""
     is_done: bool = False
@@ -133,22 +141,20 @@ class Statements(ABC):
         self,
         connection: Connection,
         nclsids: Sequence[int],
-        ids: Sequence[bytes],
-        at: int,
+        ids: Sequence[Run],
         keys: Mapping[int, Sequence[Key]],
         marker: bytes = b"",
     ) -> Found:
-        """Lock classes, remember ids of transactions, and read rows.
+        """Lock classes, look for ids of transactions, and read rows.
 
         All brokers take locks in one order, so that no two wait for each other.
 
         Args:
             connection: in a transaction.
             nclsids: the classes, ascending.
-            ids: of the transactions; those that are there already are given back.
-            at: the time to remember them with.
+            ids: of the transactions.
             keys: of the rows, by class.
-            marker: an id to look for, which would tell that all of it was done before.
+            marker: an origin to look for, which would tell that all of it was done before.
         """
 
     @abstractmethod
@@ -160,8 +166,12 @@ class Statements(ABC):
         stamps: Mapping[int, Stamp],
         logged: Sequence[Logged],
         sender: str,
+        answered: Sequence[tuple[bytes, int, int, int]] = (),
     ) -> None:
-        """Write rows, delete others, note the classes' last stamps, and tell other brokers."""
+        """Write rows, delete others, note the classes' last stamps, and tell other brokers.
+
+        Remember the ids of transactions that were `answered`, and when.
+        """
 
     def clear(self, connection: Connection, nclsid: int, first: Stamp) -> int:
         """Delete all objects of a class logically, with stamps from `first` on; how many."""
@@ -183,41 +193,46 @@ class SqliteStatements(Statements):
         self._fetch, self._upsert, self._remove = {}, {}, {}
         for nclsid, sql in self._sql.items():
             where = " AND ".join(f"{key} = ?" for key in sql.keys)
-            marks = ", ".join("?" * len(sql.columns))
-            self._fetch[nclsid] = f"SELECT del, {BODY} FROM {sql.table} WHERE {where}"
             self._remove[nclsid] = f"DELETE FROM {sql.table} WHERE {where}"
-            self._upsert[nclsid] = f"{sql.into} VALUES ({marks}) {sql.upsert}"
+            self._upsert[nclsid] = _Many(f"{sql.into} VALUES ", len(sql.columns), sql.upsert)
+            names = [f"wanted.column{i + 1}" for i in range(len(sql.keys))]
+            where = " AND ".join(
+                f"{sql.table}.{key} = {name}" for key, name in zip(sql.keys, names, strict=True)
+            )
+            self._fetch[nclsid] = _Many(
+                f"SELECT del, {BODY}, {', '.join(names)} FROM (VALUES ",
+                len(names),
+                # In this order: it is asked for each key.
+                f") AS wanted CROSS JOIN {sql.table} ON {where}",
+            )
         self._states = f"SELECT {_STATE} FROM {self._classes}"
         self._set = f"UPDATE {self._classes} SET ts0 = ?, ts1 = ? WHERE nclsid = ?"
-        self._take = f"INSERT INTO {self._transactions} (id, at) VALUES (?, ?)"
-        self._known = f"SELECT id FROM {self._transactions} WHERE id IN "
+        self._answered = f"INSERT INTO {self._transactions} VALUES (?, ?, ?, ?)"
+        runs = f"SELECT origin, first, last FROM {self._transactions} WHERE origin = ?1"
+        # They do not overlap, so all that end behind the one that is sought begin behind it, too,
+        # but perhaps for the first.
+        self._known = (
+            f"{runs} AND last BETWEEN ?2 AND ?3 UNION ALL"
+            f" SELECT * FROM ({runs} AND last > ?3 ORDER BY last LIMIT 1) WHERE first <= ?3"
+        )
 
     def begin(
         self,
         connection: Connection,
         nclsids: Sequence[int],
-        ids: Sequence[bytes],
-        at: int,
+        ids: Sequence[Run],
         keys: Mapping[int, Sequence[Key]],
         marker: bytes = b"",
     ) -> Found:
-        """Remember ids of transactions, and read rows; the whole file is locked already."""
+        """Look for ids of transactions, and read rows; the whole file is locked already."""
         raw: Any = connection.connection.dbapi_connection
-        known: set[bytes] = set()
-        for start in range(0, len(ids), _PORTION):
-            some = ids[start : start + _PORTION]
-            marks = f"({', '.join('?' * len(some))})"
-            known.update(row[0] for row in raw.execute(self._known + marks, some))
-        raw.executemany(self._take, [(id, at) for id in ids if id not in known])
+        known = [run for wanted in ids for run in raw.execute(self._known, wanted)]
         states = _states(raw.execute(self._states))
         rows = {nclsid: self._rows(raw, nclsid, wanted) for nclsid, wanted in keys.items()}
         return Found(states, known, rows)
 
     def _rows(self, raw: Any, nclsid: int, keys: Sequence[Key]) -> dict[Key, Stored]:
-        execute = raw.cursor().execute
-        sql = self._fetch[nclsid]
-        found = {key: execute(sql, key).fetchone() for key in keys}
-        return {key: row for key, row in found.items() if row is not None}
+        return _rows(chain.from_iterable(self._fetch[nclsid].each(raw, keys)))
 
     def fetch(self, connection: Connection, nclsid: int, keys: Sequence[Key]) -> dict[Key, Stored]:
         """The row of each key that has one."""
@@ -231,13 +246,16 @@ class SqliteStatements(Statements):
         stamps: Mapping[int, Stamp],
         logged: Sequence[Logged],
         sender: str,
+        answered: Sequence[tuple[bytes, int, int, int]] = (),
     ) -> None:
         """Write rows, delete others, note the classes' last stamps; there are no other brokers."""
         raw: Any = connection.connection.dbapi_connection
+        raw.executemany(self._answered, answered)
         for nclsid, keys in removed.items():
             raw.executemany(self._remove[nclsid], keys)
         for nclsid, rows in written.items():
-            raw.executemany(self._upsert[nclsid], rows)
+            for _ in self._upsert[nclsid].each(raw, rows):
+                pass
         raw.executemany(self._set, [(*stamp, nclsid) for nclsid, stamp in stamps.items()])
 
 
@@ -277,12 +295,19 @@ class PostgresStatements(Statements):
             f" FROM unnest({_arrays(['integer', 'bigint', 'bigint'])}) AS new (nclsid, ts0, ts1)"
             " WHERE old.nclsid = new.nclsid"
         )
-        self._take = (
-            f"INSERT INTO {self._transactions} (id, at)"
-            " SELECT id, %s FROM unnest(%b::bytea[]) AS given (id) ORDER BY id"
-            " ON CONFLICT DO NOTHING RETURNING id"
+        run = _arrays(["bytea", "bigint", "bigint"])
+        self._answered = (
+            f"INSERT INTO {self._transactions} SELECT * FROM unnest({run}, %b::bigint[])"
         )
-        self._known = f"SELECT 1 FROM {self._transactions} WHERE id = %s"
+        here = f"FROM {self._transactions} AS old WHERE old.origin = new.origin AND old.last"
+        # See SQLite's.
+        self._known = (
+            f"SELECT found.* FROM unnest({run}) AS new (origin, first, last) CROSS JOIN LATERAL"
+            f" (SELECT old.origin, old.first, old.last {here} BETWEEN new.first AND new.last"
+            f" UNION ALL (SELECT old.origin, old.first, old.last {here} > new.last"
+            " ORDER BY old.last LIMIT 1)) AS found WHERE found.first <= new.last"
+        )
+        self._marked = f"SELECT 1 FROM {self._transactions} WHERE origin = %s"
         quote = self.dialect.identifier_preparer.quote
         names = ", ".join(quote(name) for name in Logged._fields)
         types = ["integer", "bigint", "bigint", "smallint", "text", "bytea", "bytea"]
@@ -292,25 +317,23 @@ class PostgresStatements(Statements):
         self,
         connection: Connection,
         nclsids: Sequence[int],
-        ids: Sequence[bytes],
-        at: int,
+        ids: Sequence[Run],
         keys: Mapping[int, Sequence[Key]],
         marker: bytes = b"",
     ) -> Found:
-        """Lock classes, remember ids of transactions, and read rows: one round trip."""
+        """Lock classes, look for ids of transactions, and read rows: one round trip."""
         raw: Any = connection.connection.driver_connection
         with raw.pipeline():
             states = raw.execute(self._lock, (list(nclsids),))
-            done = raw.execute(self._known, (marker,)) if marker else None
-            taken = raw.execute(self._take, (at, list(ids))) if ids else None
+            done = raw.execute(self._marked, (marker,)) if marker else None
+            known = raw.execute(self._known, _turned(ids), binary=True) if ids else ()
             rows = {
                 nclsid: raw.execute(self._fetch[nclsid], _turned(wanted), binary=True)
                 for nclsid, wanted in keys.items()
             }
-        new = set() if taken is None else {bytes(row[0]) for row in taken}
         return Found(
             _states(states),
-            set(ids).difference(new),
+            [(bytes(origin), first, last) for origin, first, last in known],
             {nclsid: _rows(found) for nclsid, found in rows.items()},
             done is not None and done.fetchone() is not None,
         )
@@ -328,10 +351,13 @@ class PostgresStatements(Statements):
         stamps: Mapping[int, Stamp],
         logged: Sequence[Logged],
         sender: str,
+        answered: Sequence[tuple[bytes, int, int, int]] = (),
     ) -> None:
         """Write rows and the log, delete others, wake other brokers: one round trip."""
         raw: Any = connection.connection.driver_connection
         with raw.pipeline():
+            if answered:
+                raw.execute(self._answered, _turned(answered))
             for nclsid, keys in removed.items():
                 raw.execute(self._remove[nclsid], _turned(keys))
             for nclsid, rows in written.items():
@@ -342,6 +368,31 @@ class PostgresStatements(Statements):
             if logged:
                 raw.execute(self._log, _turned(logged))
                 raw.execute("SELECT pg_notify(%s, %s)", (CHANNEL, sender))
+
+
+class _Many:
+    """A statement of SQLite for many rows of values at once.
+
+    Args:
+        before: the statement up to the values.
+        width: values in a row.
+        behind: what follows.
+    """
+
+    def __init__(self, before: str, width: int, behind: str) -> None:
+        row = f"({', '.join('?' * width)})"
+        self._portion = max(1, min(_PORTION, _MAX_VALUES // width))
+        self._one = f"{before}{row} {behind}"
+        self._many = f"{before}{', '.join([row] * self._portion)} {behind}"
+
+    def each(self, raw: Any, rows: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
+        """Carry it out, as often as it takes; gives what it gives."""
+        size, execute = self._portion, raw.execute
+        rest = len(rows) % size
+        for start in range(0, len(rows) - rest, size):
+            yield execute(self._many, [*chain.from_iterable(rows[start : start + size])])
+        for row in rows[len(rows) - rest :]:
+            yield execute(self._one, row)
 
 
 _STATE = "nclsid, generation, ts0, ts1, low0, low1"

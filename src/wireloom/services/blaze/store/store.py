@@ -7,7 +7,8 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -22,8 +23,10 @@ from wireloom.formats.blaze.session.events import Stamp
 from wireloom.formats.blaze.session.subscriptions import Change
 from wireloom.services.blaze.store.api import (
     STORED_FIRST_INDEX,
+    Done,
     Outcome,
     Policy,
+    Portion,
     Store,
     StoreSettings,
     StoreStatus,
@@ -38,11 +41,13 @@ from wireloom.services.blaze.store.database import (
 )
 from wireloom.services.blaze.store.feed import Feed
 from wireloom.services.blaze.store.group import Committed, Committer, ModelChanged
+from wireloom.services.blaze.store.lease import Lease
 from wireloom.services.blaze.store.log import (
     Reader,
     class_states,
     count_rows,
     prune_changes,
+    prune_deleted,
     prune_transactions,
 )
 from wireloom.services.blaze.store.migration import prepare
@@ -59,10 +64,15 @@ _LOG = logging.getLogger(__name__)
 _COUNTS_AGE: Final = 30.0
 """Seconds for which the numbers of rows are good: counting reads whole tables."""
 
+_PASSED_ON_AT_ONCE: Final = 512
+"""Writes to classes that are not stored, before others have their turn."""
+
+_PURGE_INTERVAL: Final = 3600.0
+"""The most seconds between searches for objects that were deleted long ago: one reads all stamps
+before that time."""
+
 _ABORTED = Outcome(False, BlazeCode.SERVER_ABORTED, reason="the store is closed")
 _FULL = Outcome(False, BlazeCode.SERVER_ERROR, reason="too many writes wait")
-
-Done = Callable[[Outcome], None]
 
 
 async def open_store(
@@ -95,6 +105,7 @@ async def open_store(
         classes = stored_classes(model, database.is_sqlite)
         with store_errors(database):
             generation = await database.run(partial(prepare, model=model, classes=classes))
+            states = {} if database.is_shared else await database.run(class_states)
     except BaseException:
         await database.close()
         raise
@@ -108,11 +119,45 @@ async def open_store(
         first_index,
         clock,
     )
+    store.pass_on({id: states[id].stamp for id in states if not store.is_stored(id)})
     for stored in classes.values():
         if stored.table is not None and stored.flat.unflattened:
             fields = ", ".join(stored.flat.unflattened)
             _LOG.warning("class %s: no columns for %s", stored.nclass.name, fields)
     return store
+
+
+@dataclass(slots=True)
+class _Group:
+    """Writes that are committed together."""
+
+    parts: list[tuple[Sequence[Write], Done]]
+    """As they were submitted, and who wants to know of them."""
+    writes: list[Write]
+    started: float
+
+
+class _Attempt:
+    """The commit of a group, which may take several attempts."""
+
+    def __init__(self, store: SqlStore, writes: Sequence[Write]) -> None:
+        self.writes = writes
+        self.done = Committed()
+        """What it did."""
+        self._store = store
+        self._marker = os.urandom(17) if store.database.is_shared else b""
+        self._is_repeated = False
+
+    def begin(self) -> asyncio.Future[None]:
+        """Try it, once more."""
+        return self._store.database.run(self._work)
+
+    def _work(self, connection: Connection) -> None:
+        is_repeated, self._is_repeated = self._is_repeated, True
+        committer = self._store.committer
+        done = committer.commit(connection, self.writes, self._marker, is_repeated=is_repeated)
+        if done is not None:  # else the attempt before was the one that was committed
+            self.done = done
 
 
 class SqlStore(Store):
@@ -138,7 +183,7 @@ class SqlStore(Store):
         self._sender = os.urandom(8).hex()
         statements = SqliteStatements if database.is_sqlite else PostgresStatements
         self._statements = statements(classes.values())
-        self._committer = Committer(
+        self.committer = Committer(
             model,
             classes,
             self._statements,
@@ -148,11 +193,12 @@ class SqlStore(Store):
             sender=self._sender,
             clock=clock,
         )
+        self._lease: Lease | None = None
         self._reader = Reader(model, classes, first_index)
         self._generation = generation
         self._loop = asyncio.get_running_loop()
-        self._queue: deque[tuple[Write, Done]] = deque()
-        self._flying = 0
+        self._queue: deque[tuple[Sequence[Write], Done]] = deque()
+        self._waiting = self._flying = 0  # writes in the queue, and in the group at work
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
@@ -163,6 +209,7 @@ class SqlStore(Store):
         self._is_notified = False
         self._next_poll = 0.0
         self._next_prune = self._loop.time() + settings.prune_interval
+        self._next_purge = 0.0
         self._numbers = Numbers(database, list(classes), self._wake.set)
         self._counts: tuple[dict[str, int], dict[str, int]] = ({}, {})
         self._counted = 0.0
@@ -176,33 +223,45 @@ class SqlStore(Store):
         # Kept here, and ended by `close` alone.
         self._task = self._loop.create_task(self._work(), name="blaze store")
 
+    def pass_on(self, stamps: dict[int, Stamp]) -> None:
+        """Give stamps of these classes, which are not stored, from memory; the last ones given."""
+        if stamps:
+            self.committer.passing = stamps
+            self._lease = Lease(self.database, stamps)
+
     # -- writing
 
     @property
     def pending(self) -> int:
         """Writes that were submitted and have no outcome."""
-        return len(self._queue) + self._flying
+        return self._waiting + self._flying
 
     def is_stored(self, nclsid: int) -> bool:
         """Whether objects of the class are stored."""
         stored = self._classes.get(nclsid)
         return stored is not None and stored.table is not None
 
-    def submit(self, write: Write, done: Done) -> None:
-        """Do a write; `done` is called once, in the order of submission, when it is durable."""
-        waiting = len(self._queue) + self._flying
+    def submit_all(self, writes: Sequence[Write], done: Done) -> None:
+        """Do writes, in this order; `done` gets them back with their outcomes."""
+        pending, most = self.pending, self.settings.max_pending
         if self._is_closing:
-            done(_ABORTED)
-        elif self._error:
-            done(Outcome(False, BlazeCode.SERVER_ERROR, reason=self._error))
-        elif waiting >= self.settings.max_pending:
-            done(_FULL)
-        else:
-            self._queue.append((write, done))
-            if waiting + 1 >= self.settings.max_pending // 2:
+            done(writes, [_ABORTED] * len(writes))
+            return
+        if self._error:
+            refusal = Outcome(False, BlazeCode.SERVER_ERROR, reason=self._error)
+            done(writes, [refusal] * len(writes))
+            return
+        taken = writes[: max(0, most - pending)]
+        if taken:
+            self._queue.append((taken, done))
+            self._waiting += len(taken)
+            if pending + len(taken) >= most // 2:
                 self._room.clear()
-            if not waiting:
+            if not pending:
                 self._wake.set()
+        if len(taken) < len(writes):
+            refused = writes[len(taken) :]
+            done(refused, [_FULL] * len(refused))
 
     async def apply(self, write: Write) -> Outcome:
         """Do a write, and wait until it is durable."""
@@ -224,7 +283,7 @@ class SqlStore(Store):
         while self._queue or not self._is_closing:
             try:
                 if self._queue:
-                    await self._commit_group()
+                    await self._commit_groups()
                 else:
                     await self._wait()
                 await self._do_chores()
@@ -236,10 +295,8 @@ class SqlStore(Store):
     async def _wait(self) -> None:
         self._wake.clear()
         now = self._loop.time()
-        until = self._next_prune
-        if self._is_polling:
-            until = now if self._is_notified else min(until, self._next_poll)
-        if self._numbers.wanted or self._queue:
+        until = min(self._next_prune, self._next_poll) if self._is_polling else self._next_prune
+        if self._queue or self._has_chores():
             until = now
         if until > now and not self._is_closing:
             try:
@@ -252,6 +309,12 @@ class SqlStore(Store):
     def _is_polling(self) -> bool:
         return self._feed is not None and self.database.is_shared and not self._error
 
+    def _has_chores(self) -> bool:
+        """Whether there is something to do between two groups."""
+        now = self._loop.time()
+        is_behind = self._is_polling and (self._is_notified or now >= self._next_poll)
+        return bool(self._numbers.wanted) or is_behind or now >= self._next_prune
+
     async def _do_chores(self) -> None:
         now = self._loop.time()
         if self._numbers.wanted:
@@ -261,43 +324,91 @@ class SqlStore(Store):
         if now >= self._next_prune:
             await self._prune()
 
-    async def _commit_group(self) -> None:
-        queue = self._queue
-        group = [queue.popleft() for _ in range(min(len(queue), self.settings.max_group))]
-        self._flying = len(group)
-        started = self._loop.time()
-        parts = await self._carry_out([write for write, _ in group])
-        self._latency = self._loop.time() - started
-        self._max_latency = max(self._max_latency, self._latency)
-        self._last_group = len(group)
-        self._writes += len(group)
-        self._flying = 0
-        if len(queue) < self.settings.max_pending // 2:
-            self._room.set()
-        outcomes = [outcome for part in parts for outcome in part.outcomes]
-        for (_, done), outcome in zip(group, outcomes, strict=True):
+    async def _commit_groups(self) -> None:
+        """Commit a group, and those that wait behind it until there is something else to do.
+
+        While a group is on its way to the disk, who waits for the one before is told.
+        """
+        before: tuple[_Group, list[Committed]] | None = None
+        while self._queue and (before is None or not self._has_chores()):
+            await self._renew_lease()
+            group = self._next_group()
+            commit = self._begin(group.writes)
+            if before is not None:
+                await self._tell(*before)
+            before = group, await commit
+            self._latency = self._loop.time() - group.started
+            self._max_latency = max(self._max_latency, self._latency)
+            self._last_group = len(group.writes)
+        if before is not None:
+            await self._tell(*before)
+
+    async def _renew_lease(self) -> None:
+        if self._lease is not None and not self._lease.covers(int(self._clock())):
             try:
-                done(outcome)
+                await self._lease.renew(int(self._clock()))
+            except Exception as error:  # it matters only if the broker dies now
+                self._failed(error)
+
+    def _next_group(self) -> _Group:
+        queue = self._queue
+        most = self.settings.max_group
+        # What is passed on has no commit to share: the sooner it is answered, the better.
+        if queue[0][0][0].object.layout.nclass.id in self.committer.passing:
+            most = min(most, _PASSED_ON_AT_ONCE)
+        group = _Group([], [], self._loop.time())
+        while queue and len(group.writes) < most:
+            some, done = queue.popleft()
+            room = most - len(group.writes)
+            if len(some) > room:
+                queue.appendleft((some[room:], done))
+                some = some[:room]
+            group.parts.append((some, done))
+            group.writes += some
+        self._flying += len(group.writes)
+        self._waiting -= len(group.writes)
+        return group
+
+    async def _tell(self, group: _Group, done: Sequence[Committed]) -> None:
+        """Give the outcomes of a group, and hand on its changes."""
+        self._writes += len(group.writes)
+        self._flying -= len(group.writes)
+        if self.pending < self.settings.max_pending // 2:
+            self._room.set()
+        outcomes = [outcome for part in done for outcome in part.outcomes]
+        start = 0
+        for some, tell in group.parts:
+            try:
+                tell(some, outcomes[start : start + len(some)])
             except Exception:
-                _LOG.exception("the receiver of an outcome failed")
+                _LOG.exception("the receiver of outcomes failed")
+            start += len(some)
         if self._feed is not None:
-            for part in parts:
-                await self._feed.hand_on(part)
+            for part in done:
+                try:
+                    await self._feed.hand_on(part)
+                except Exception as error:  # they will be found in the log
+                    self._failed(error)
 
-    async def _carry_out(self, writes: Sequence[Write]) -> list[Committed]:
-        """Commit a group; in parts, when something in it cannot be written at all."""
-        marker = os.urandom(17) if self.database.is_shared else b""
-        attempts: list[Committed] = []
-        is_repeated = False
+    def _begin(self, writes: Sequence[Write]) -> Awaitable[list[Committed]]:
+        """Begin to carry out a group, at once; wait for what it has done before the next."""
+        passing = self.committer.passing
+        if passing and all(write.object.layout.nclass.id in passing for write in writes):
+            return self._pass_on(writes)
+        attempt = _Attempt(self, writes)
+        return self._carry_out(attempt, attempt.begin())
 
-        def work(connection: Connection) -> None:
-            done = self._committer.commit(connection, writes, marker, is_repeated=is_repeated)
-            if done is not None:
-                attempts.append(done)
+    async def _pass_on(self, writes: Sequence[Write]) -> list[Committed]:
+        done = self.committer.pass_on(writes)
+        await asyncio.sleep(0)  # others have their turn, too
+        return [done]
 
+    async def _carry_out(self, attempt: _Attempt, begun: asyncio.Future[None]) -> list[Committed]:
+        """Have a group committed; in parts, when something in it cannot be written at all."""
+        writes = attempt.writes
         while True:
             try:
-                await self.database.run(work)
+                await begun
                 break
             except ModelChanged as error:
                 self._error = error.reason
@@ -305,7 +416,6 @@ class SqlStore(Store):
                 return [_refusal(writes, BlazeCode.SERVER_ERROR, error.reason)]
             except Exception as error:
                 self._failures += 1
-                is_repeated = True
                 kind = self.database.failure(error)
                 if kind is Failure.AWAY:
                     # Whether it was done will be seen by its marker, when the database is back.
@@ -318,20 +428,17 @@ class SqlStore(Store):
                     return [_refusal(writes, BlazeCode.SERVER_ERROR, _said(error))]
                 elif kind is Failure.WRONG and len(writes) > 1:
                     half = len(writes) // 2
-                    return [
-                        *await self._carry_out(writes[:half]),
-                        *await self._carry_out(writes[half:]),
-                    ]
+                    return [*await self._begin(writes[:half]), *await self._begin(writes[half:])]
                 elif kind is Failure.WRONG:
                     # How it came to that is said once: a fault of ours may concern every write.
                     trace, self._is_traced = None if self._is_traced else error, True
                     _LOG.error("a write cannot be stored: %s", _said(error), exc_info=trace)
                     return [_refusal(writes, BlazeCode.SERVER_ERROR, _said(error))]
+                begun = attempt.begin()
         self._is_up = True
         self._commits += 1
         self._last_commit = time.time()
-        # The last attempt is the one that was committed: after that, there are no others.
-        return [attempts[-1]]
+        return [attempt.done]
 
     def _failed(self, error: Exception) -> None:
         if self._is_up:
@@ -394,13 +501,21 @@ class SqlStore(Store):
 
     # -- reading
 
-    async def rows(self, nclsid: int, after: Stamp, count: int) -> list[Change]:
-        """Up to `count` rows newer than `after`, by their stamps: INS, and DEL for deleted ones."""
+    async def portion(
+        self, nclsid: int, after: Stamp, count: int, deleted_after: Stamp | None
+    ) -> Portion:
+        """Up to `count` rows newer than `after`; a class that is not stored has none."""
         if not self.is_stored(nclsid) or count < 1:
-            return []
+            return Portion([])
         with store_errors(self.database):
             return await self.database.read(
-                partial(self._reader.rows, nclsid=nclsid, after=after, count=count)
+                partial(
+                    self._reader.portion,
+                    nclsid=nclsid,
+                    after=after,
+                    count=count,
+                    deleted_after=deleted_after,
+                )
             )
 
     async def get(self, nclsid: int, key: NClassValue) -> NClassValue | None:
@@ -453,6 +568,15 @@ class SqlStore(Store):
                     prune_changes, before=int(now - settings.log_seconds), most=settings.log_rows
                 )
             )
+        if settings.deleted_seconds and self._loop.time() >= self._next_purge:
+            before = int(now - settings.deleted_seconds)
+            is_old = await self.database.run(
+                partial(prune_deleted, classes=self._classes, before=before)
+            )
+            if not is_old:
+                pause = min(_PURGE_INTERVAL, settings.deleted_seconds / 10)
+                self._next_purge = self._loop.time() + pause
+            is_more |= is_old
         self._next_prune = self._loop.time() + (0 if is_more else settings.prune_interval)
 
     async def status(self) -> StoreStatus:
@@ -489,6 +613,8 @@ class SqlStore(Store):
         self._wake.set()
         try:
             await self._task
+            if self._lease is not None:
+                await self._lease.end()
         finally:
             if self._listener is not None:
                 await self._listener.close()

@@ -35,6 +35,7 @@ __all__ = [
     "CHANGES",
     "CLASSES",
     "COUNTERS",
+    "FORGOTTEN",
     "MODELS",
     "TRANSACTIONS",
     "FieldType",
@@ -69,6 +70,16 @@ CLASSES: Final = Table(
 """The last stamp of each class, and the last one that is no longer in the log of changes. Whoever
 commits holds the row's lock, so that stamps become visible in their order."""
 
+FORGOTTEN: Final = Table(
+    "blaze$forgotten",
+    BOOKS,
+    Column("nclsid", Integer, primary_key=True, autoincrement=False),
+    Column("ts0", BigInteger, nullable=False),
+    Column("ts1", BigInteger, nullable=False),
+)
+"""By class: the stamp of the last deleted object that was removed. Who was away since before that
+cannot be told what was deleted."""
+
 CHANGES: Final = Table(
     "blaze$changes",
     BOOKS,
@@ -86,13 +97,18 @@ CHANGES: Final = Table(
 TRANSACTIONS: Final = Table(
     "blaze$transactions",
     BOOKS,
-    Column("id", LargeBinary, primary_key=True),
+    Column("origin", LargeBinary, nullable=False),
+    Column("first", BigInteger, nullable=False),
+    Column("last", BigInteger, nullable=False),
     Column("at", BigInteger, nullable=False),
+    PrimaryKeyConstraint("origin", "last"),
     # Only for removing the oldest, which come first in the table: the smallest kind will do.
     Index("blaze$transactions$at", "at", postgresql_using="brin"),
     sqlite_with_rowid=False,
 )
-"""Ids of transactions that were answered, four big-endian words each."""
+"""Ids of transactions that were answered, as runs, for a connection counts its transactions: the
+three words that are the same, and the first and the last progressive number. Runs do not overlap.
+A group of writes leaves one for each of its connections."""
 
 COUNTERS: Final = Table(
     "blaze$counters",
