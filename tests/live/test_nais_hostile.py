@@ -158,9 +158,10 @@ def test_what_is_no_websocket_is_refused_and_large_messages_end_their_connection
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_many_connections_at_once_leave_the_other_lines_alone() -> None:
     async def main() -> None:
-        async with serving(junction_of(A, B)) as junction:
+        async with serving(junction_of(A + "?max-sessions=128", B)) as junction:
             streams = [await dial(junction.addresses["a"]) for _ in range(300)]
             counters = junction.router.line_counters("a")
             await until(lambda: counters.refused == 300 - 128)

@@ -8,6 +8,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import tty
 from collections.abc import AsyncIterator, Callable
@@ -101,6 +103,34 @@ def test_sighup_reads_the_configuration_again_and_unchanged_lines_stay(tmp_path:
     assert "url" in events["reload_failed"]["error"]
 
 
+@pytest.mark.slow
+def test_a_log_that_nobody_reads_stops_nothing() -> None:
+    async def main(program: Program) -> None:
+        reader, stays = await dial(program.said["lines"]["b"])
+        for _ in range(30):
+            await asyncio.gather(*(refused(program.said["lines"]["b"]) for _ in range(50)))
+        _, sender = await dial(program.said["lines"]["a"])
+        sender.write(frame())
+        async with asyncio.timeout(10):
+            assert (await reader.readexactly(len(frame())))[1] == frame()[1]
+        for each in (stays, sender):
+            each.transport.abort()
+
+    async def refused(address: str) -> None:
+        reader, writer = await dial(address)
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
+
+    # A pipe holds 64 KiB; these are more.
+    arguments = ("--line", "a=tcp://127.0.0.1:0", "--line", "b=tcp://127.0.0.1:0?max-sessions=1")
+    with Program("serve", "nais", *arguments, "--route", "a-b") as program:
+        asyncio.run(main(program))
+        program.signal(signal.SIGTERM)
+        assert program.ended(10) == 0
+
+
+@pytest.mark.slow
 def test_what_waits_is_sent_before_the_junction_ends() -> None:
     async def main(program: Program) -> int:
         reader, slow = await dial(program.said["lines"]["b"])
@@ -234,6 +264,7 @@ def test_clients_go_on_when_the_board_is_killed_and_another_comes() -> None:
         )
 
 
+@pytest.mark.slow
 def test_the_commands_do_what_they_say() -> None:
     arguments = ("--line", "board=tcp://127.0.0.1:0?board", "--line", "app=tcp://127.0.0.1:0")
     with (
@@ -289,10 +320,11 @@ def test_the_commands_do_what_they_say() -> None:
         pressed = run("events", url, "--id", "9001", "--count", "1", "--seconds", "10")
         later.join()
         assert json.loads(pressed.stdout)["id"] == 9001
-        # The board prints a line when it comes back.
-        later = threading.Timer(0.5, lambda: run("command", url, "reboot"))
+        # The board prints a line when it comes back. Two commands at once, so one is a program.
+        reboot = [sys.executable, "-m", "wireloom.cli", "nais", "command", url, "reboot"]
+        later = threading.Timer(0.5, subprocess.run, [reboot], {"stdout": subprocess.DEVNULL})
         later.start()
-        printed = run("log", url, "--count", "1", "--seconds", "10")
+        printed = run("log", url, "--count", "1", "--seconds", "30")
         later.join()
         assert printed.stdout == "local/board is ready\n"
         assert board.stop()[0] == 0
@@ -316,9 +348,9 @@ def test_a_configuration_is_checked_without_serving(tmp_path: Path) -> None:
 
     assert check(CONFIG.format(a=0, b=0, block="")).exit_code == 0
     wrong = {
-        '[lines.a]\nurl = "tcp://h"': "HOST:PORT",
+        '[lines.a]\nurl = "tcp://h"': "junction.toml:1: line 'a'",
         '[lines.a]\nurl = "tcp://h:1"\nmax_age = 1': "did you mean max_age_s",
-        '[lines.a]\nurl = "tcp://h:1"\n[[routes]]\na = "a"\nb = "c"': "no line 'c'",
+        '[lines.a]\nurl = "tcp://h:1"\n[[routes]]\na = "a"\nb = "c"': "toml:3: route a-c: no line",
         '[lines.a]\nurl = "tcp://h:1"\n[[routes]]\na = "a"': "b is missing",
         '[lines."a b"]\nurl = "tcp://h:1"': "letters",
         '[lines.a]\nurl = "tcp://h:1?board"': "not part of the URL",

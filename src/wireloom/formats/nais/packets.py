@@ -179,12 +179,6 @@ class NaisPacket(Packet):
         """Name of the message bound to the TYPE; ``Custom`` or ``Reserved`` if none is."""
         return _type_name(self.type, self.types)
 
-    def flaw(self) -> tuple[str, str] | None:
-        """Refuse what LEN cannot express."""
-        if len(self.payload) >> 7 * MAX_LEN_BYTES:
-            return "payload", f"{len(self.payload)} bytes do not fit a LEN of {MAX_LEN_BYTES} bytes"
-        return None
-
     def to_dict(self) -> Json:
         """The packet as a JSON object: the payload in hex, and the message where it can be read."""
         out: Json = {"format": self.format, "packet": self.type_name}

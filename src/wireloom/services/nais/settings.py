@@ -16,7 +16,7 @@ from wireloom.formats.nais.router import Router
 from wireloom.formats.nais.rules import MAX_PAYLOAD
 from wireloom.formats.nais.stream import IDLE_SERIAL_MS, IDLE_TCP_MS, MAX_TEXT
 from wireloom.services._shell.sections import LimitSettings, ProgramSettings, TapSettings
-from wireloom.services._shell.settings import section, setting
+from wireloom.services._shell.settings import MisplacedError, section, setting
 from wireloom.services.nais.transforms import Form, form_transforms, load_transform
 from wireloom.services.nais.urls import Url, settings_of_query
 
@@ -81,9 +81,12 @@ class LineSettings:
     )
     qos: int = setting(0, "On MQTT: quality of service of what is published, 0 or 1.")
     baud: int = setting(115_200, "On serial lines: bits per second, 8N1.")
-    max_sessions: int = setting(128, "Connections at the same time; more are refused.")
+    max_sessions: int = setting(
+        _DEFAULT.max_sessions, "Connections at the same time; more are refused."
+    )
     max_ids: int = setting(
-        160, "Session ids in use or held; a connection beyond is refused, and others have room."
+        _DEFAULT.max_ids,
+        "Session ids in use or held; a connection beyond is refused, and others have room.",
     )
     max_payload: int | None = setting(
         None,
@@ -330,11 +333,12 @@ class JunctionSettings:
             found[name] = line
         for name, line in found.items():
             if not _NAME.fullmatch(name):
-                raise OptionError(f"line {name!r}: a name is made of letters, digits and _")
+                reason = f"line {name!r}: a name is made of letters, digits and _"
+                raise MisplacedError(f"lines.{name}", reason)
             try:
                 line.parsed()
             except OptionError as error:
-                raise OptionError(f"line {name!r}: {error.reason}") from None
+                raise MisplacedError(f"lines.{name}", f"line {name!r}: {error.reason}") from None
         if not found:
             raise OptionError("a junction needs a line")
         return found
@@ -360,14 +364,15 @@ class JunctionSettings:
                 router.add_line(name, line.options(types))
                 line.secret()
             except OptionError as error:
-                raise OptionError(f"line {name!r}: {error.reason}") from None
+                raise MisplacedError(f"lines.{name}", f"line {name!r}: {error.reason}") from None
             line.server_tls() if line.parsed().scheme in ("tcp", "ws") else line.client_tls()
-        for route in self.all_routes():
+        for at, route in enumerate(self.all_routes()):
             try:
                 forward, backward = route.forward.direction(types), route.backward.direction(types)
                 router.add_route(route.a, route.b, forward, backward)
             except OptionError as error:
-                raise OptionError(f"route {route.a}-{route.b}: {error.reason}") from None
+                reason = f"route {route.a}-{route.b}: {error.reason}"
+                raise MisplacedError(f"routes.{at}", reason) from None
 
     def registry(self) -> TypeRegistry:
         """The schemas of payloads.

@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 from wireloom.errors import ConnectionClosed, StateError, WireloomError
 from wireloom.formats.nais import TypeRegistry
 from wireloom.services._shell.addresses import Address
+from wireloom.services._shell.listening import TLS_HANDSHAKE_S, Listener
 from wireloom.services._shell.logs import get_log
 from wireloom.services._shell.tasks import Tasks
 from wireloom.services.nais.links import LinkOptions, WsLink, open_link
@@ -71,7 +72,7 @@ class Line:
         self.connects = 0
         """Connections that came up."""
         self._junction = junction
-        self._server: asyncio.Server | Server | None = None
+        self._server: Listener[Peer] | Server | None = None
         self._task: asyncio.Task[Any] | None = None
         self._tls = settings.server_tls() if self.listens else settings.client_tls()
 
@@ -165,6 +166,7 @@ class Line:
             server_header=None,
             close_timeout=_CLOSE_S,
             logger=quiet,
+            ssl_handshake_timeout=None if self._tls is None else TLS_HANDSHAKE_S,
         )
 
     def _ws_request(self, connection: ServerConnection, request: Request) -> Response | None:

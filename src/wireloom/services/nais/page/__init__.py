@@ -28,7 +28,7 @@ _COOKIE = "wireloom-board"
 _OWN_REQUEST = "x-wireloom"
 """A header that no page from elsewhere can send without being asked about it first."""
 _HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'self'; img-src data:; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",

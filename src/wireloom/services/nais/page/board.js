@@ -7,7 +7,7 @@ function show(state) {
   for (const [name, lit] of Object.entries(state.leds)) {
     document.getElementById(name).setAttribute("aria-pressed", String(lit));
   }
-  document.getElementById("connections").textContent = state.connections;
+  document.getElementById("state").textContent = `Connections: ${state.connections}`;
   const lines = state.happened.reverse().map((text) => {
     const item = document.createElement("li");
     item.textContent = text;
@@ -20,8 +20,11 @@ async function ask(path, options) {
   try {
     const response = await fetch(path, options);
     if (response.ok) show(await response.json());
+    document.body.classList.remove("gone");
   } catch {
-    // The board is gone for now; the next turn asks again.
+    // The next turn asks again.
+    document.body.classList.add("gone");
+    document.getElementById("state").textContent = "The board does not answer";
   }
 }
 
