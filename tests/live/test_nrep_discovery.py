@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 from oracles.nrep_live import LOCAL, metric, run, served
+from oracles.nrep_wire import needs_ipv6
 
-from wireloom.captures import Capture
+from wireloom.captures import Capture, StreamData
 from wireloom.formats.nrep import FORMAT, Discover, DiscoverReply, Publish
 from wireloom.services._shell.addresses import Address
 from wireloom.services._shell.sections import TapSettings
-from wireloom.services.nrep import discover
+from wireloom.services.nrep import Client, discover
 from wireloom.services.nrep import discovery as module
+from wireloom.services.nrep import interfaces as networks
 from wireloom.services.nrep.discovery import Responder
 from wireloom.services.nrep.interfaces import interfaces
 from wireloom.services.nrep.settings import DiscoverySettings
@@ -183,3 +185,66 @@ def test_a_client_keeps_good_answers_of_whom_it_asked(tmp_path: Path) -> None:
         transport.close()
 
     run(main())
+
+
+@needs_ipv6
+@pytest.mark.parametrize("host", ["::1", "::"])
+def test_an_entry_point_is_found_and_reached_over_ipv6(tmp_path: Path, host: str) -> None:
+    async def main() -> None:
+        at = Address(host, 0)
+        async with served(
+            tmp_path,
+            listen=at,
+            discovery=DiscoverySettings(listen=at),
+            tap=TapSettings(folder=tmp_path / "tap"),
+        ) as entry:
+            port = Address.parse(entry.said["discovery"]).port
+            # On all addresses it is there for IPv4, too.
+            hosts = ["::1"] if host == "::1" else ["::1", "127.0.0.1"]
+            for each in hosts:
+                (found,) = await discover([Address(each, port)], within_s=5, is_first_enough=True)
+                assert found.address == Address(each, entry.address.port)
+                assert found.fingerprint == entry.said["fingerprint"]
+                client = Client(asked=Address(each, port), trust=entry.trust)
+                async with client:
+                    await client.publish(each, _echo)
+                    reader, writer = await client.open(each)
+                    writer.write(b"hello")
+                    assert await reader.readexactly(5) == b"hello"
+                    writer.close()
+            counted = metric(entry.service, "discovery_datagrams", "answered")
+            assert counted >= 2 * len(hosts)
+        items = Capture(sorted((tmp_path / "tap").iterdir()))
+        names = {str(item.stream) for item in items if isinstance(item, StreamData)}
+        assert all(any(each in name for name in names) for each in hosts)
+
+    run(main())
+
+
+async def _echo(reader: asyncio.StreamReader, writer: Any) -> None:
+    while data := await reader.read(1024):
+        writer.write(data)
+        await writer.drain()
+
+
+def test_sources_of_ipv6_are_near_or_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = (
+        "fe80000000000000000000fffe000001 04 40 20 80     eth7\n"
+        "00000000000000000000000000000001 01 80 10 80       lo\n"
+        "20010db8000000000000000000000002 04 40 00 82     eth7\n"
+    )
+    path = Path(networks.__file__).with_name("no-such-file")
+    monkeypatch.setattr(networks, "_IPV6", path)
+    assert all(each.network.version == 4 for each in interfaces())
+    monkeypatch.setattr(Path, "read_text", lambda *_: table)
+    assert {str(each.broadcast) for each in interfaces(["eth7"])} == {"ff02::1%eth7"}
+    outcomes: list[str] = []
+    made, transport = responder(outcomes)
+    question = Discover(nonce=1).encode()
+    for source in ("fe80::9%eth7", "2001:db8::9", "::1", "::ffff:127.0.0.1"):
+        made.datagram_received(question, (source, 40_000, 0, 0))
+    assert outcomes == ["answered"] * 4
+    assert transport.sent[0][1] == ("fe80::9%eth7", 40_000, 0, 0)
+    for source in ("fe80::9%eth8", "2001:db8:1::9", "::ffff:198.51.100.7"):
+        made.datagram_received(question, (source, 40_000, 0, 0))
+    assert outcomes[4:] == ["off_link"] * 3

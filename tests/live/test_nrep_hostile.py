@@ -31,7 +31,7 @@ from wireloom.formats.nrep.extensions import (
     packet,
     write_tags,
 )
-from wireloom.services._shell import connections
+from wireloom.services._shell import listening
 from wireloom.services._shell.sections import LimitSettings
 from wireloom.services.nrep.settings import QuotaSettings, TimeSettings
 
@@ -114,7 +114,7 @@ def test_noise_ends_one_connection_after_the_other_and_nothing_else(tmp_path: Pa
 def test_no_tls_half_a_handshake_and_silence_are_not_in_the_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "TLS_HANDSHAKE_S", 0.5)
+    monkeypatch.setattr(listening, "TLS_HANDSHAKE_S", 0.5)
 
     async def main() -> None:
         async with witnesses(tmp_path) as (entry, *_):
@@ -130,6 +130,34 @@ def test_no_tls_half_a_handshake_and_silence_are_not_in_the_way(
                         await reader.read()
                 writer.close()
             await friend.close()
+
+    run(main())
+
+
+def test_half_a_handshake_counts_as_a_connection_until_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "TLS_HANDSHAKE_S", 2.0)
+
+    async def main() -> None:
+        limits = LimitSettings(max_connections=3)
+        async with served(tmp_path, limits=limits) as entry:
+            at = entry.address
+            raw = await entry.raw()
+            silent = [await asyncio.open_connection(at.host, at.port) for _ in range(2)]
+            # Whoever comes now is not even read.
+            reader, writer = await asyncio.open_connection(at.host, at.port)
+            assert await reader.read() == b""
+            writer.close()
+            await entry.until("connections_refused", 1, "max_connections")
+            assert await raw.find("x") == ()
+            await entry.until("connections_refused", 2, "handshake")
+            others = [await entry.raw() for _ in range(2)]
+            for reader, writer in silent:
+                assert await reader.read() == b""
+                writer.close()
+            for each in (raw, *others):
+                await each.close()
 
     run(main())
 

@@ -208,7 +208,7 @@ def test_failed_opens_with_the_zero_id_do_not_meet() -> None:
         assert session.receive(answer + answer, NOW) == [OpenFailed(nonce, None)]
 
 
-@pytest.mark.parametrize("data", [b"\1", b"\0\x0b", b"\0\x05" + bytes(8)])
+@pytest.mark.parametrize("data", [b"\1", b"\0\x0b"])
 def test_a_broken_entry_point_ends_the_session(data: bytes) -> None:
     session = ClientSession()
     session.receive(Hello().encode(), NOW)
@@ -217,6 +217,23 @@ def test_a_broken_entry_point_ends_the_session(data: bytes) -> None:
     assert session.is_closed
     assert session.receive(Hello().encode(), NOW) == []
     session.close()
+
+
+def test_a_packet_whose_content_is_wrong_costs_no_more_than_its_socket() -> None:
+    session = ClientSession()
+    session.receive(Hello().encode(), NOW)
+    session.receive(control(F.OPEN_REQUEST, instance_id=b"i" * 10), NOW)
+    session.accept(SOCKET)
+    session.data_to_send()
+    short_request = bytes.fromhex("0009000000000b000000") + b"t" * 10 + b"\x40"
+    short_reply = b"\0\x05" + bytes(8)
+    short_data = bytes.fromhex("000a000000000d000000") + SOCKET + bytes(3)
+    assert session.receive(short_request + short_reply + short_data, NOW) == []
+    assert session.data_to_send() == b""
+    too_long = bytes.fromhex("000a0000000013000000") + SOCKET + b"\x64\0\0\0hello"
+    assert session.receive(too_long, NOW) == [SocketEnded(SOCKET, Reason.BAD_DATA)]
+    assert session.data_to_send() == control(F.CLOSE)
+    assert not session.is_closed
 
 
 def test_a_lost_connection_takes_its_sockets_along() -> None:

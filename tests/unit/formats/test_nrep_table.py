@@ -24,6 +24,13 @@ from wireloom.formats.nrep import (
     SocketFlags,
     app_id,
 )
+from wireloom.formats.nrep.events import (
+    OpenRejected,
+    PacketIgnored,
+    PeerFailed,
+    PublishRejected,
+    SocketEnded,
+)
 from wireloom.formats.nrep.extensions import (
     ALL_FEATURES,
     Extension,
@@ -36,13 +43,6 @@ from wireloom.formats.nrep.extensions import (
     read_tags,
     reason_in,
     write_tags,
-)
-from wireloom.formats.nrep.happenings import (
-    OpenRejected,
-    PacketIgnored,
-    PeerFailed,
-    PublishRejected,
-    SocketClosed,
 )
 from wireloom.formats.nrep.quotas import Quotas
 from wireloom.formats.nrep.table import Peer, Table
@@ -173,7 +173,7 @@ def test_an_accept_that_does_not_come_closes_both_legs_once() -> None:
     assert table.next_timeout(NOW + 1) == pytest.approx(14)
     assert table.handle_timeout(NOW + 14.9) == []
     (closed,) = table.handle_timeout(NOW + 15)
-    assert closed == SocketClosed(ack.socket_id, Reason.TIMEOUT, 0, 0)
+    assert closed == SocketEnded(ack.socket_id, Reason.TIMEOUT, 0, 0)
     assert [p.flags for p in packets(a) + packets(b)] == [F.CLOSE, F.CLOSE]
     assert table.next_timeout(NOW) is None
     (ignored,) = a.receive(control(request.socket_id, F.ACCEPT), NOW + 16)
@@ -219,7 +219,7 @@ def test_data_that_ends_too_early_closes_its_socket_on_both_legs() -> None:
     bad = bytearray(SocketData(socket_id=mine, data=b"abcd").encode())
     bad[20] = 5
     (closed,) = b.receive(bytes(bad), NOW)
-    assert isinstance(closed, SocketClosed)
+    assert isinstance(closed, SocketEnded)
     assert closed.reason is Reason.BAD_DATA
     assert [p.flags for p in packets(a) + packets(b)] == [F.CLOSE, F.CLOSE]
     assert not b.is_closed
@@ -275,7 +275,7 @@ def test_quotas_hold() -> None:
     assert packets(b)[0].flags == F.OPEN_ACK | F.CLOSE
     b.receive(SocketData(socket_id=mine, data=bytes(6)).encode(), NOW)
     (closed,) = a.receive(SocketData(socket_id=theirs, data=bytes(5)).encode(), NOW)
-    assert isinstance(closed, SocketClosed)
+    assert isinstance(closed, SocketEnded)
     assert closed.reason is Reason.QUOTA
 
 
@@ -417,7 +417,7 @@ def test_a_client_alone_with_the_table_however_its_bytes_are_cut() -> None:
         >> Wait(15)
         << control(s, F.CLOSE)
         << control(t, F.CLOSE)
-        << SocketClosed(s, Reason.TIMEOUT, 0, 0)
+        << SocketEnded(s, Reason.TIMEOUT, 0, 0)
         >> EOF
         << nrep_happening("InstanceRemoved")
     )
@@ -426,9 +426,9 @@ def test_a_client_alone_with_the_table_however_its_bytes_are_cut() -> None:
 
 
 def nrep_happening(name: str) -> Any:
-    from wireloom.formats.nrep import happenings
+    from wireloom.formats.nrep import events
 
-    return getattr(happenings, name)
+    return getattr(events, name)
 
 
 # Numbers only: Hypothesis compares what it drew, and `-bb` forbids that for bytes and numbers.

@@ -1,4 +1,8 @@
-"""What a client's session reports to its owner: answers, sockets and the end."""
+"""What the two sides of a connection report to their owners.
+
+`Event` is what a client's session reports: answers, sockets and the end. `Happening` is what an
+entry point's table reports, for logs and counters only.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +17,26 @@ __all__ = [
     "Disconnected",
     "Event",
     "GoingAway",
+    "Happening",
     "InstanceChanged",
+    "InstancePublished",
+    "InstanceRemoved",
     "InstancesFound",
     "OpenFailed",
+    "OpenRejected",
+    "PacketIgnored",
+    "PeerFailed",
     "PongReceived",
     "PublishAnswered",
+    "PublishRejected",
     "RequestTimedOut",
     "SocketEnded",
     "SocketFreed",
     "SocketHalfEnded",
     "SocketOffered",
     "SocketOpened",
+    "SocketReady",
+    "SocketRequested",
     "Unpublished",
 ]
 
@@ -86,10 +99,14 @@ class DataReceived:
 
 @dataclass(frozen=True, slots=True)
 class SocketEnded:
-    """The other side closed a socket; all of its data has been delivered."""
+    """A socket is gone; at a client: the other side closed it, and all its data was delivered."""
 
     socket_id: bytes
     reason: Reason | None
+    """At a client, None if it was not told."""
+    to_receiver: int = 0
+    """Bytes relayed from the requester to the receiver; only the entry point counts them."""
+    to_requester: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,4 +195,87 @@ Event = (
     | RequestTimedOut
     | Disconnected
 )
-"""One of them."""
+"""What a client's session reports."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstancePublished:
+    """An app has a new instance."""
+
+    peer: int
+    app_id: bytes
+    instance_id: bytes
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class PublishRejected:
+    """A publication was refused."""
+
+    peer: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceRemoved:
+    """An instance is gone."""
+
+    peer: int
+    app_id: bytes
+    instance_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SocketRequested:
+    """A socket waits for the publisher to accept it."""
+
+    requester: int
+    receiver: int
+    socket_id: bytes
+    instance_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRejected:
+    """A socket was refused before the publisher was asked."""
+
+    peer: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class SocketReady:
+    """The publisher accepted."""
+
+    socket_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PacketIgnored:
+    """A packet had no effect."""
+
+    peer: int
+    why: str
+    """Short and stable, for a counter."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerFailed:
+    """A client broke the protocol: its connection must be closed once its bytes are sent."""
+
+    peer: int
+    why: str
+
+
+Happening = (
+    InstancePublished
+    | PublishRejected
+    | InstanceRemoved
+    | SocketRequested
+    | OpenRejected
+    | SocketReady
+    | SocketEnded
+    | PacketIgnored
+    | PeerFailed
+)
+"""What an entry point's table reports."""

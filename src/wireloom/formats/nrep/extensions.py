@@ -27,6 +27,7 @@ __all__ = [
     "packet",
     "read_tags",
     "reason_in",
+    "reason_name",
     "write_tags",
 ]
 
@@ -157,3 +158,12 @@ def reason_in(trailing: bytes) -> Reason | None:
     value = read_tags(trailing).get(Tag.REASON)
     code = int.from_bytes(value, "little") if value else -1
     return Reason(code) if code in Reason._value2member_map_ else None
+
+
+def reason_name(reason: Reason | None) -> str:
+    """How logs, counters and errors call it.
+
+    >>> reason_name(Reason.PEER_LOST)
+    'peer_lost'
+    """
+    return reason.name.lower() if reason is not None else "unknown"

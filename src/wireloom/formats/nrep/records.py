@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from wireloom.formats.nrep.events import Happening
 from wireloom.formats.nrep.extensions import NO_FEATURES, Feature
-from wireloom.formats.nrep.happenings import Happening
 from wireloom.framing import Splitter
 from wireloom.wire import Buffer
 
@@ -84,11 +84,6 @@ class Peer:
     _legs: dict[bytes, tuple[Socket, Leg]] = field(default_factory=dict)
     _requested: int = 0
     _watched: dict[bytes, int] = field(default_factory=dict)
-
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes that `data_to_send` would give."""
-        return self._out_size
 
     @property
     def sockets(self) -> int:

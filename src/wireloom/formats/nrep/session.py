@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar
 
-from wireloom.errors import DecodeError, StateError, TruncatedError
+from wireloom.errors import DecodeError, StateError
 from wireloom.formats.nrep.events import (
     AppsListed,
     Connected,
@@ -394,7 +394,10 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
         if cls is None:
             self._extension(code, frame, events)
             return
-        found = cls.codec.decode(frame, 0, len(frame), False)
+        try:
+            found = cls.codec.decode(frame, 0, len(frame), False)
+        except DecodeError:
+            return  # its frame was whole: what follows can be read, and whoever waits times out
         if self.state is ClientState.WAITING:
             if isinstance(found, Hello):
                 self._hello(found, events)
@@ -416,19 +419,13 @@ class ClientSession(BaseSession[ClientState, Act, Event]):
         if found is None or not found.is_open:
             return
         if len(frame) < _DATA_HEAD.size:
-            raise TruncatedError(needed=_DATA_HEAD.size, available=len(frame), path="data_length")
+            return
         size = int.from_bytes(frame[_DATA_HEAD.size - 4 : _DATA_HEAD.size], "little")
-        if size > len(frame) - _DATA_HEAD.size:
-            raise TruncatedError(
-                needed=_DATA_HEAD.size + size,
-                available=len(frame),
-                path="data",
-                code="inner_length",
-            )
         if found.window:
             found.allowance -= size
         # More than was granted would have to be buffered in memory.
-        if found.allowance < 0 or found.has_ended:
+        is_short = size > len(frame) - _DATA_HEAD.size
+        if is_short or found.allowance < 0 or found.has_ended:
             self.drop_socket(socket)
             events.append(SocketEnded(socket, Reason.BAD_DATA))
             return

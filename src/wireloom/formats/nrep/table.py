@@ -18,6 +18,18 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from wireloom.errors import DecodeError, StateError
+from wireloom.formats.nrep.events import (
+    Happening,
+    InstancePublished,
+    InstanceRemoved,
+    OpenRejected,
+    PacketIgnored,
+    PeerFailed,
+    PublishRejected,
+    SocketEnded,
+    SocketReady,
+    SocketRequested,
+)
 from wireloom.formats.nrep.extensions import (
     ALL_FEATURES,
     END,
@@ -29,18 +41,6 @@ from wireloom.formats.nrep.extensions import (
     number,
     packet,
     write_tags,
-)
-from wireloom.formats.nrep.happenings import (
-    Happening,
-    InstancePublished,
-    InstanceRemoved,
-    OpenRejected,
-    PacketIgnored,
-    PeerFailed,
-    PublishRejected,
-    SocketClosed,
-    SocketReady,
-    SocketRequested,
 )
 from wireloom.formats.nrep.ids import ID_LEN, ZERO_ID, app_id
 from wireloom.formats.nrep.negotiated import INITIAL_WINDOW, Negotiated
@@ -507,7 +507,7 @@ class Table(Negotiated):
         socket.requester.peer._requested -= 1
         self._sockets -= 1
         self._happened.append(
-            SocketClosed(
+            SocketEnded(
                 socket.requester.socket_id,
                 reason,
                 socket.receiver.relayed,

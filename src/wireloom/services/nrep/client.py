@@ -311,7 +311,7 @@ class Client:
                     address.host,
                     address.port,
                     ssl=None if is_plain else self._trust.context(),
-                    server_hostname=None if is_plain else address.host,
+                    server_hostname=None if is_plain else address.host.partition("%")[0],
                 )
                 try:
                     await connection.hello

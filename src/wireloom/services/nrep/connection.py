@@ -33,7 +33,7 @@ from wireloom.formats.nrep.events import (
     SocketOpened,
     Unpublished,
 )
-from wireloom.formats.nrep.extensions import Reason
+from wireloom.formats.nrep.extensions import Reason, reason_name
 from wireloom.formats.nrep.session import ClientSession
 from wireloom.services.nrep.channels import Channel, Offer
 
@@ -419,5 +419,5 @@ def _joined(parts: list[bytes]) -> list[bytes]:
 
 
 def _refused(text: str, reason: Reason | None) -> RefusedError:
-    code = reason.name.lower() if reason is not None else "unknown"
+    code = reason_name(reason)
     return RefusedError(f"{text}: {code.replace('_', ' ')}", code=code)

@@ -14,7 +14,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from ipaddress import AddressValueError, IPv4Address, IPv4Network
+from ipaddress import IPv4Network, ip_address
 from typing import cast
 
 from wireloom.errors import DecodeError
@@ -22,10 +22,10 @@ from wireloom.formats.nrep import DISCOVERY_PORT, FORMAT, Discover, DiscoverRepl
 from wireloom.formats.nrep.certificates import fingerprint
 from wireloom.services._shell.addresses import Address
 from wireloom.services._shell.buckets import TokenBucket
-from wireloom.services.nrep.interfaces import interfaces
+from wireloom.services.nrep.interfaces import Interface, interfaces
 from wireloom.services.nrep.settings import DiscoverySettings
 
-__all__ = ["BROADCAST", "Found", "Responder", "discover"]
+__all__ = ["BROADCAST", "Found", "Responder", "discover", "udp_socket"]
 
 BROADCAST = Address("255.255.255.255", DISCOVERY_PORT)
 
@@ -39,6 +39,30 @@ _RESEND_S = (0.0, 0.25, 0.5)
 """When a question is sent, and sent again: datagrams get lost."""
 
 _DISCOVER = Discover.code
+
+Sockname = tuple[str, int] | tuple[str, int, int, int]
+"""The address of a datagram, as event loops give it."""
+
+
+def udp_socket(at: Address) -> socket.socket:
+    """A socket that is bound there; ``[::]`` is for IPv4 as well.
+
+    Raises:
+        OSError: it cannot be bound.
+    """
+    family = socket.AF_INET6 if ":" in at.host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_DGRAM)
+    try:
+        made.setblocking(False)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, at.host != "::")
+        found = socket.getaddrinfo(at.host, at.port, family, socket.SOCK_DGRAM)
+        made.bind(found[0][4])
+    except BaseException:
+        made.close()
+        raise
+    return made
 
 
 class Responder(asyncio.DatagramProtocol):
@@ -69,16 +93,17 @@ class Responder(asyncio.DatagramProtocol):
         now = time.monotonic()
         self._all = TokenBucket(settings.answers_per_s, now)
         self._sources: OrderedDict[str, TokenBucket] = OrderedDict()
-        self._networks: list[IPv4Network] = []
+        self._networks: list[Interface] = []
         self._networks_at = float("-inf")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the event loop."""
         self._transport = cast("asyncio.DatagramTransport", transport)  # not always a subclass
 
-    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+    def datagram_received(self, data: bytes, addr: Sockname) -> None:
         """Called by the event loop."""
-        outcome = self._answer(data, addr[0])
+        source = Address.of_socket(addr)
+        outcome = self._answer(data, source.host)
         self._count(outcome)
         if outcome != "answered" or self._transport is None:
             return
@@ -86,8 +111,8 @@ class Responder(asyncio.DatagramProtocol):
         answer = self._reply[:2] + data[2:6] + self._reply[6:]
         self._transport.sendto(answer, addr)
         if self._record is not None:
-            self._record(Address(addr[0], addr[1]), data, True)
-            self._record(Address(addr[0], addr[1]), answer, False)
+            self._record(source, data, True)
+            self._record(source, answer, False)
 
     def error_received(self, exc: Exception) -> None:
         """Called by the event loop: somebody did not wait for the answer."""
@@ -112,13 +137,15 @@ class Responder(asyncio.DatagramProtocol):
 
     def _is_near(self, source: str, now: float) -> bool:
         if now - self._networks_at > _NETWORKS_S:
-            self._networks = [each.network for each in interfaces(self._settings.interfaces)]
+            self._networks = interfaces(self._settings.interfaces)
             self._networks_at = now
-        try:
-            address = IPv4Address(source)
-        except AddressValueError:
-            return False
-        return any(address in network for network in self._networks)
+        address = ip_address(source.partition("%")[0])
+        # Addresses like fe80::1 are in a network of every interface.
+        scope = source.partition("%")[2]
+        return any(
+            address in each.network and (not scope or scope == each.name or not each.name)
+            for each in self._networks
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +170,10 @@ class _Asker(asyncio.DatagramProtocol):
         self.found: dict[Address, Found] = {}
         self.has_found = asyncio.Event()
 
-    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        if len(self.found) >= _MAX_FOUND or (self.sources and addr[0] not in self.sources):
+    def datagram_received(self, data: bytes, addr: Sockname) -> None:
+        source = Address.of_socket(addr).host
+        is_asked = not self.sources or _bare(source) in self.sources
+        if len(self.found) >= _MAX_FOUND or not is_asked:
             return
         try:
             reply = FORMAT.decode(data, transport="udp")
@@ -154,7 +183,7 @@ class _Asker(asyncio.DatagramProtocol):
             return
         if not 0 < reply.tcp_port <= 0xFFFF:
             return
-        address = Address(addr[0], reply.tcp_port)
+        address = Address(source, reply.tcp_port)
         self.found.setdefault(address, Found(address, reply.x509 or None))
         self.has_found.set()
 
@@ -162,21 +191,30 @@ class _Asker(asyncio.DatagramProtocol):
         """Nobody listens there; others may."""
 
 
+def _bare(host: str) -> str:
+    """An address without its interface."""
+    return host.partition("%")[0]
+
+
 def _is_broadcast(host: str) -> bool:
     """Whether many hear it there, and answer from addresses of their own."""
-    ends = {str(each.network.broadcast_address) for each in interfaces()}
+    with contextlib.suppress(ValueError):  # a name
+        if ip_address(_bare(host)).is_multicast:
+            return True
+    networks = (each.network for each in interfaces())
+    ends = {str(each.broadcast_address) for each in networks if isinstance(each, IPv4Network)}
     return host == BROADCAST.host or host in ends
 
 
 def _targets(asked: Sequence[Address]) -> list[tuple[str, int]]:
-    """Each address, and for the broadcast also the broadcast address of each network."""
+    """Each address, and for the broadcast also that of each network, IPv6 included."""
     targets = []
     for address in asked:
         targets.append((address.host, address.port))
         if address.host == BROADCAST.host:
             wide = [each.broadcast for each in interfaces()]
             targets += [(str(each), address.port) for each in wide if each is not None]
-    return targets
+    return list(dict.fromkeys(targets))
 
 
 async def discover(
@@ -196,26 +234,33 @@ async def discover(
     """
     loop = asyncio.get_running_loop()
     is_wide = any(_is_broadcast(address.host) for address in asked)
-    targets = await asyncio.gather(
-        *(
-            loop.getaddrinfo(*target, family=socket.AF_INET, type=socket.SOCK_DGRAM)
-            for target in _targets(asked)
-        )
+    found = await asyncio.gather(
+        *(loop.getaddrinfo(*target, type=socket.SOCK_DGRAM) for target in _targets(asked))
     )
-    addresses = [each[0][4] for each in targets]
-    sources = frozenset() if is_wide else frozenset(str(each[0]) for each in addresses)
+    addresses = dict.fromkeys((each[0], each[4]) for answer in found for each in answer)
+    sources = frozenset(() if is_wide else (_bare(str(at[0])) for _, at in addresses))
     asker = _Asker(secrets.randbelow(0x7FFF_FFFF) + 1, sources)
-    transport, _ = await loop.create_datagram_endpoint(
-        lambda: asker, local_addr=("0.0.0.0", 0), allow_broadcast=True
-    )
+    transports: dict[int, asyncio.DatagramTransport] = {}
+    failure: OSError | None = None
+    for family in {family for family, _ in addresses}:
+        try:
+            sock = udp_socket(Address("::" if family == socket.AF_INET6 else "0.0.0.0", 0))
+        except OSError as error:  # this machine may have only the other kind
+            failure = error
+            continue
+        made = await loop.create_datagram_endpoint(lambda: asker, sock=sock)
+        transports[family] = made[0]
+    if not transports and failure is not None:
+        raise failure
     question = Discover(nonce=asker.nonce).encode()
     start = loop.time()
     moments = [*(each for each in _RESEND_S if each < within_s), within_s]
     try:
         for until in moments[1:]:
-            for address in addresses:
+            for family, at in addresses:
                 with contextlib.suppress(OSError):  # one network may be down; others may not
-                    transport.sendto(question, address)
+                    if family in transports:
+                        transports[family].sendto(question, at)
             left = max(0.0, start + until - loop.time())
             if not is_first_enough:
                 await asyncio.sleep(left)
@@ -224,5 +269,6 @@ async def discover(
                 await asyncio.wait_for(asker.has_found.wait(), left)
                 break
     finally:
-        transport.close()
+        for transport in transports.values():
+            transport.close()
     return list(asker.found.values())

@@ -18,16 +18,16 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from starlette.routing import BaseRoute
 
-from wireloom.errors import OptionError, StateError
-from wireloom.formats.nrep.extensions import ALL_FEATURES, Feature
-from wireloom.formats.nrep.happenings import (
+from wireloom.errors import StateError
+from wireloom.formats.nrep.events import (
     Happening,
     InstancePublished,
     InstanceRemoved,
     PeerFailed,
-    SocketClosed,
+    SocketEnded,
     SocketRequested,
 )
+from wireloom.formats.nrep.extensions import ALL_FEATURES, Feature, reason_name
 from wireloom.formats.nrep.records import Peer as Session
 from wireloom.formats.nrep.table import Table
 from wireloom.services._shell.addresses import Address
@@ -36,7 +36,7 @@ from wireloom.services._shell.logs import get_log
 from wireloom.services._shell.tap import Tap
 from wireloom.services._shell.tasks import Tasks
 from wireloom.services._shell.tls import server_context
-from wireloom.services.nrep.discovery import Responder
+from wireloom.services.nrep.discovery import Responder, udp_socket
 from wireloom.services.nrep.identity import Identity, given_identity, kept_identity
 from wireloom.services.nrep.metrics import EntryPointMetrics
 from wireloom.services.nrep.settings import EntryPointSettings, state_folder
@@ -188,6 +188,7 @@ class EntryPoint:
 
     def __init__(self, settings: EntryPointSettings | None = None) -> None:
         self.settings = settings = settings or EntryPointSettings()
+        settings.check()
         self.identity = _identity(settings)
         self._tls = None
         if self.identity is not None:
@@ -250,14 +251,16 @@ class EntryPoint:
         return said
 
     async def _answer_discover(self) -> Address:
-        settings = self.settings.discovery
-        at = settings.listen
-        tap = self.hub.tap
-        here = Address("127.0.0.1", at.port)
+        settings, tap = self.settings.discovery, self.hub.tap
+        sock = udp_socket(settings.listen)
+        real = Address.of_socket(sock.getsockname())
 
         def record(source: Address, data: bytes, is_received: bool) -> None:
             assert tap is not None
-            a, b = (source.host, source.port), (here.host, here.port)
+            here = real.host
+            if here in ("0.0.0.0", "::"):
+                here = "::1" if ":" in source.host else "127.0.0.1"
+            a, b = (source.host.partition("%")[0], source.port), (here, real.port)
             tap.datagram(*((a, b) if is_received else (b, a)), data, time.time_ns())
 
         responder = Responder(
@@ -268,12 +271,7 @@ class EntryPoint:
             record if tap is not None else None,
         )
         loop = asyncio.get_running_loop()
-        self._discovery, _ = await loop.create_datagram_endpoint(
-            lambda: responder, local_addr=(at.host, at.port), family=socket.AF_INET
-        )
-        real = self.discovery
-        assert real is not None
-        here = Address(real.host if real.host != "0.0.0.0" else here.host, real.port)
+        self._discovery, _ = await loop.create_datagram_endpoint(lambda: responder, sock=sock)
         return real
 
     async def drain(self) -> None:
@@ -368,11 +366,11 @@ class EntryPoint:
                         publisher=self._name(each.receiver),
                         socket=each.socket_id.hex(),
                     )
-                case SocketClosed():
+                case SocketEnded():
                     log.debug(
                         "closed",
                         socket=each.socket_id.hex(),
-                        reason=each.reason.name.lower(),
+                        reason=reason_name(each.reason),
                         to_receiver=each.to_receiver,
                         to_requester=each.to_requester,
                     )
@@ -410,13 +408,8 @@ class EntryPoint:
 
 
 def _identity(settings: EntryPointSettings) -> Identity | None:
-    tls = settings.tls
     if settings.insecure:
-        if tls.cert is not None or tls.key is not None or tls.client_ca is not None:
-            raise OptionError("--insecure and a certificate contradict each other")
         return None
-    if tls.cert is not None:
-        return given_identity(tls.cert, tls.key)
-    if tls.key is not None:
-        raise OptionError("--tls-key needs --tls-cert")
+    if settings.tls.cert is not None:
+        return given_identity(settings.tls.cert, settings.tls.key)
     return kept_identity(settings.state or state_folder())

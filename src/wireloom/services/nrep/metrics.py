@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from wireloom.formats.nrep.happenings import (
+from wireloom.formats.nrep.events import (
     Happening,
     InstancePublished,
     InstanceRemoved,
@@ -12,10 +12,11 @@ from wireloom.formats.nrep.happenings import (
     PacketIgnored,
     PeerFailed,
     PublishRejected,
-    SocketClosed,
+    SocketEnded,
     SocketReady,
     SocketRequested,
 )
+from wireloom.formats.nrep.extensions import reason_name
 from wireloom.formats.nrep.table import Table
 from wireloom.services._shell.declared import MetricInfo
 
@@ -112,15 +113,15 @@ class EntryPointMetrics:
             case InstanceRemoved():
                 self.count("unpublishes")
             case PublishRejected():
-                self.count("publishes_refused", happening.reason.name.lower())
+                self.count("publishes_refused", reason_name(happening.reason))
             case SocketRequested():
                 self.count("opens")
             case OpenRejected():
-                self.count("opens_refused", happening.reason.name.lower())
+                self.count("opens_refused", reason_name(happening.reason))
             case SocketReady():
                 self.count("sockets_ready")
-            case SocketClosed():
-                self.count("sockets_closed", happening.reason.name.lower())
+            case SocketEnded():
+                self.count("sockets_closed", reason_name(happening.reason))
             case PacketIgnored():
                 self.count("packets_ignored", happening.why.replace(" ", "_"))
             case PeerFailed():

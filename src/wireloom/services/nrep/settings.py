@@ -16,7 +16,7 @@ from wireloom.services._shell.sections import (
     TapSettings,
     TlsSettings,
 )
-from wireloom.services._shell.settings import section, setting
+from wireloom.services._shell.settings import MisplacedError, section, setting
 
 __all__ = [
     "DEFAULT_PORT",
@@ -157,3 +157,18 @@ class EntryPointSettings:
     limits: LimitSettings = section(LimitSettings)
     tap: TapSettings = section(TapSettings)
     program: ProgramSettings = section(ProgramSettings)
+
+    def check(self) -> None:
+        """Whether an entry point can be made of it.
+
+        Raises:
+            OptionError: settings contradict each other.
+            SourceError: the certificate or its key cannot be used.
+        """
+        tls = self.tls
+        if self.insecure and (tls.cert or tls.key or tls.client_ca):
+            raise MisplacedError("insecure", "--insecure and a certificate contradict each other")
+        if tls.key is not None and tls.cert is None:
+            raise MisplacedError("tls.key", "--tls-key needs --tls-cert")
+        if tls.cert is not None:
+            tls.context()

@@ -6,7 +6,7 @@ import asyncio
 from typing import cast
 
 from wireloom.errors import ConnectionClosed
-from wireloom.formats.nrep.extensions import Reason
+from wireloom.formats.nrep.extensions import Reason, reason_name
 from wireloom.services.nrep.channels import Channel
 
 __all__ = ["SocketWriter", "StreamChannel"]
@@ -125,4 +125,4 @@ class SocketWriter:
         await self._channel.over.wait()
         reason = self._channel.end_reason
         if reason not in (None, Reason.CLOSED):
-            raise ConnectionClosed(f"the socket ended: {reason.name.lower().replace('_', ' ')}")
+            raise ConnectionClosed(f"the socket ended: {reason_name(reason).replace('_', ' ')}")
