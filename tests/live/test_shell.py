@@ -249,6 +249,7 @@ class Outer:
     names: tuple[str, ...] = setting((), "Names.", flag="--name")
     inner: Inner = section(Inner)
     parts: dict[str, Inner] = setting({}, "", flag="")
+    doors: list[Inner] = setting([], "", flag="")
 
 
 CONFIG = """\
@@ -278,6 +279,8 @@ def test_settings_come_from_a_file_and_the_command_line_wins() -> None:
         ("size = 3", 'size = "x"', 6, "whole number"),
         ("size = 3", "sizes = 3", 6, "did you mean size"),
         ("[inner]", "[inner", 3, "line 3"),
+        ("size = 3", "size = 3\n[[doors]]\nsize = 1\n[[doors]]\nsize = -1", 10, "whole number"),
+        ("size = 3", "size = 3\n[[doors]]\nsize = 1\n\n[[doors]]\nsizes = 1", 11, "did you mean"),
     ],
 )
 def test_a_file_that_is_wrong_is_wrong_at_a_line(old: str, new: str, line: int, text: str) -> None:

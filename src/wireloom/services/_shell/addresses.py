@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import dataclass
 from ipaddress import ip_address
 
@@ -42,8 +43,17 @@ class Address:
 
     @classmethod
     def of_socket(cls, name: tuple[object, ...]) -> Address:
-        """The address that ``getsockname()`` or ``getpeername()`` gave."""
-        return cls(str(name[0]), int(str(name[1])))
+        """The address that ``getsockname()`` or ``getpeername()`` gave.
+
+        >>> str(Address.of_socket(("::ffff:127.0.0.1", 80, 0, 0)))  # IPv4, on a socket for both
+        '127.0.0.1:80'
+        """
+        host = str(name[0])
+        if host.startswith("::ffff:") and "." in host:
+            host = host.removeprefix("::ffff:")
+        if len(name) > 3 and name[3] and "%" not in host:
+            host += f"%{socket.if_indextoname(int(str(name[3])))}"
+        return cls(host, int(str(name[1])))
 
     @property
     def is_loopback(self) -> bool:

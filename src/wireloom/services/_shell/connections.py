@@ -21,6 +21,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from wireloom.services._shell.addresses import Address
 from wireloom.services._shell.buckets import TokenBucket
 from wireloom.services._shell.declared import CONNECTION_METRICS
+from wireloom.services._shell.listening import Listener, bind
 from wireloom.services._shell.logs import get_log
 from wireloom.services._shell.sections import LimitSettings
 from wireloom.services._shell.tap import Tap, TapSession
@@ -28,9 +29,6 @@ from wireloom.services._shell.tap import Tap, TapSession
 __all__ = ["Hub", "Peer", "TokenBucket"]
 
 log = get_log("connections")
-
-TLS_HANDSHAKE_S = 10.0
-"""For a TLS handshake: many round trips of a slow line, and little for who never answers."""
 
 _JOINED_BYTES = 64 * 1024
 """Pieces that are no more than this together are copied into one: a write costs more."""
@@ -86,7 +84,9 @@ class Hub:
         self.metrics = _Metrics(self.registry, f"wireloom_{name}")
         self.peers: set[Peer] = set()
         self.is_draining = False
-        self._servers: list[asyncio.Server] = []
+        self._listeners: list[Listener[Peer]] = []
+        self._entering: set[Peer] = set()
+        """Connections whose TLS handshake is under way; they count, too."""
         self._by_host: Multiset[str] = Multiset()
 
     async def listen(
@@ -100,36 +100,67 @@ class Hub:
         Raises:
             OSError: the address cannot be listened on.
         """
-        server = await self.open_server(make, address, tls)
-        self._servers.append(server)
-        return Address.of_socket(server.sockets[0].getsockname())
+        listener = await self.open_server(make, address, tls)
+        return Address.of_socket(listener.sockets[0].getsockname())
 
     async def open_server(
         self,
         make: Callable[[], Peer],
         address: Address,
         tls: ssl.SSLContext | None = None,
-    ) -> asyncio.Server:
-        """Accept connections on a server that the caller closes.
+    ) -> Listener[Peer]:
+        """Accept connections; who closes before the hub does, calls the listener's `close`.
 
         Raises:
             OSError: the address cannot be listened on.
         """
-        loop = asyncio.get_running_loop()
-        timeout = TLS_HANDSHAKE_S if tls is not None else None
-        return await loop.create_server(
-            make, address.host, address.port, ssl=tls, ssl_handshake_timeout=timeout, backlog=1024
-        )
+
+        def admit(remote: Address) -> Peer | None:
+            # Without TLS a peer can be told why; see `Peer.refused`.
+            if tls is not None and (reason := self.refusal_of(remote)):
+                self.count_refused(remote, reason)
+                return None
+            peer = make()
+            peer.remote = remote
+            self._entering.add(peer)
+            self._by_host[remote.host] += 1
+            return peer
+
+        def entered(peer: Peer, error: OSError | None) -> None:
+            self._leave(peer)
+            if error is not None:
+                self.count_refused(peer.remote, "handshake")
+
+        listener = Listener(await bind(address), admit, entered, tls)
+        # A service may open and close them as it runs.
+        self._listeners = [*(each for each in self._listeners if each.sockets), listener]
+        return listener
+
+    def count_refused(self, remote: Address, reason: str) -> None:
+        """A connection was not let in."""
+        self.metrics.refused.labels(reason).inc()
+        log.warning("refused", service=self.name, peer=str(remote), reason=reason)
+
+    def _leave(self, peer: Peer) -> None:
+        if peer in self._entering:
+            self._entering.remove(peer)
+            self._forget(peer.remote.host)
+
+    def _forget(self, host: str) -> None:
+        self._by_host[host] -= 1
+        if not self._by_host[host]:
+            del self._by_host[host]
 
     def refusal(self, peer: Peer) -> str | None:
         """Why a new connection is not let in; None: it is."""
+        self._leave(peer)  # from here on it is one, or none
         return self.refusal_of(peer.remote)
 
     def refusal_of(self, remote: Address) -> str | None:
         """The same by its address, for connections that are no peers yet."""
         if self.is_draining:
             return "draining"
-        if len(self.peers) >= self.limits.max_connections:
+        if len(self.peers) + len(self._entering) >= self.limits.max_connections:
             return "max_connections"
         if self._by_host[remote.host] >= self.limits.max_connections_per_address:
             return "max_connections_per_address"
@@ -145,21 +176,20 @@ class Hub:
     def remove(self, peer: Peer) -> None:
         """It has ended."""
         self.peers.discard(peer)
-        self._by_host[peer.remote.host] -= 1
-        if not self._by_host[peer.remote.host]:
-            del self._by_host[peer.remote.host]
+        self._forget(peer.remote.host)
         self.metrics.open.set(len(self.peers))
 
     def stop_listening(self) -> None:
         """Accept no more."""
         self.is_draining = True
-        for server in self._servers:
-            server.close()
-        self._servers.clear()
+        for listener in self._listeners:
+            listener.close()
 
     async def close(self, within_s: float = 5.0) -> None:
         """Close every connection: what was written is sent, for some seconds; then no more."""
         self.stop_listening()
+        for listener in self._listeners:
+            await listener.cancel()
         for peer in list(self.peers):
             peer.close()
         waiting = [peer.gone for peer in self.peers]
@@ -297,8 +327,7 @@ class Peer(asyncio.Protocol):
         if name := transport.get_extra_info("sockname"):
             self.local = Address.of_socket(name) if isinstance(name, tuple) else self.local
         if reason := self.hub.refusal(self):
-            self.hub.metrics.refused.labels(reason).inc()
-            log.warning("refused", service=self.hub.name, peer=str(self.remote), reason=reason)
+            self.hub.count_refused(self.remote, reason)
             self.refused(reason)
             transport.close()
             return

@@ -7,7 +7,11 @@ import signal
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from wireloom.services._shell.logs import get_log
+
 __all__ = ["new_loop", "run_until_stopped"]
+
+log = get_log("program")
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
@@ -46,4 +50,5 @@ def run_until_stopped(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]
         try:
             runner.run(run())
         except asyncio.CancelledError:
+            log.warning("stopped_at_once")
             raise SystemExit(1) from None

@@ -8,6 +8,8 @@ ends it at once.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ctypes
 import gc
 import json
 import signal
@@ -19,18 +21,19 @@ from prometheus_client import CollectorRegistry
 from starlette.routing import BaseRoute
 
 from wireloom.errors import WireloomError
-from wireloom.services._shell.logs import get_log, set_up_logs
-from wireloom.services._shell.loops import new_loop
+from wireloom.services._shell.logs import flush_logs, get_log, set_up_logs
+from wireloom.services._shell.loops import run_until_stopped
 from wireloom.services._shell.sections import ProgramSettings
 from wireloom.services._shell.side import SidePort
 from wireloom.services._shell.tasks import Tasks
 
-__all__ = ["Service", "new_loop", "run_program", "run_service"]
+__all__ = ["Service", "run_program", "run_service"]
 
 log = get_log("program")
 
 _GC = (25_000, 20, 100)
 """A service makes many objects that soon go by themselves; cycles are few."""
+_TRIM_S = 20.0
 _SWITCH_S = 0.001
 """How long a thread that works on a database may keep the event loop waiting."""
 
@@ -126,12 +129,33 @@ async def run_service(
 
 
 def _tune() -> None:
-    """Fewer and shorter pauses than the interpreter makes by default."""
+    """Fewer and shorter pauses than the interpreter makes by default, and all files it may have."""
+    if sys.platform != "win32":
+        import resource
+
+        # A shell often grants 1,024 at first, far fewer than there may be connections.
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     # What was imported stays: the collector need not look at it again and again.
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC)
     sys.setswitchinterval(_SWITCH_S)
+
+
+async def _give_back() -> None:
+    """Return free memory to the system every now and then.
+
+    What buffers of many sizes leave behind is free and in pieces; the C library keeps all of it.
+    """
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError, TypeError):  # another C library
+        return
+    while True:
+        await asyncio.sleep(_TRIM_S)
+        trim(0)
 
 
 def run_program(
@@ -150,6 +174,7 @@ def run_program(
 
     Raises:
         OSError: an address cannot be listened on.
+        SystemExit: it was ended at once.
     """
     set_up_logs(settings.log_level, settings.log_style)
     _tune()
@@ -158,32 +183,26 @@ def run_program(
         sys.stdout.write(json.dumps({"event": "ready", **said}) + "\n")
         sys.stdout.flush()
 
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        stop, current = asyncio.Event(), asyncio.current_task()
-
-        def stopped() -> None:
-            if stop.is_set() and current is not None:
-                current.cancel()
-            stop.set()
-
-        async def reloaded() -> None:
-            assert reload is not None
-            try:
-                await reload()
-            except (WireloomError, OSError) as error:
-                log.error("reload_failed", error=str(error))
-
-        if reload is not None:
-            beside = Tasks()
-            loop.add_signal_handler(signal.SIGHUP, lambda: beside.start(reloaded(), "reload"))
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stopped)
-        await run_service(await make(), settings, stop=stop, ready=ready)
-
-    with asyncio.Runner(loop_factory=new_loop) as runner:
+    async def reloaded() -> None:
+        assert reload is not None
         try:
-            runner.run(main())
-        except asyncio.CancelledError:
-            log.warning("stopped_at_once")
-            raise SystemExit(1) from None
+            await reload()
+        except (WireloomError, OSError) as error:
+            log.error("reload_failed", error=str(error))
+
+    async def main(stop: asyncio.Event) -> None:
+        beside = Tasks()
+        beside.start(_give_back(), "memory")
+        if reload is not None:
+            asyncio.get_running_loop().add_signal_handler(
+                signal.SIGHUP, lambda: beside.start(reloaded(), "reload")
+            )
+        try:
+            await run_service(await make(), settings, stop=stop, ready=ready)
+        finally:
+            await beside.cancel()
+
+    try:
+        run_until_stopped(main)
+    finally:
+        flush_logs()

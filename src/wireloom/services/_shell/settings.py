@@ -30,8 +30,10 @@ from wireloom.errors import OptionError, SourceError
 from wireloom.services._shell.addresses import Address
 
 __all__ = [
+    "MisplacedError",
     "Option",
     "build",
+    "line_of",
     "options",
     "parse_config",
     "parse_value",
@@ -197,7 +199,7 @@ def parse_config(text: str, cls: type[Any], file: str = "<text>") -> dict[str, A
     given: dict[str, Any] = {}
     for path, value, problem in _given(tree, cls, ""):
         if problem:
-            raise SourceError(f"{path}: {problem}", file=file, line=_line_of(text, path))
+            raise SourceError(f"{path}: {problem}", file=file, line=line_of(text, path))
         given[path] = value
     return given
 
@@ -226,17 +228,18 @@ def _given(tree: Mapping[str, Any], cls: type[Any], prefix: str) -> Iterator[tup
             elif get_origin(kind) is list and _is_settings(item := get_args(kind)[0]):
                 if not isinstance(value, list):
                     raise OptionError("write [[" + path + "]]")
-                yield path, [_table(each, item, path) for each in value], ""
+                made = [_table(each, item, f"{path}.{at}") for at, each in enumerate(value)]
+                yield path, made, ""
             else:
                 yield path, parse_value(value, kind), ""
-        except _Misplaced as error:
+        except MisplacedError as error:
             yield error.path, None, error.reason
         except OptionError as error:
             yield prefix + key, None, error.reason
 
 
-class _Misplaced(OptionError):
-    """Something deep inside is wrong."""
+class MisplacedError(OptionError):
+    """What one setting says is wrong: `path` is where it is in the file, the reason names it."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(reason)
@@ -251,29 +254,38 @@ def _tables(value: Any, cls: type[Any], path: str) -> dict[str, Any]:
 
 def _table(value: Any, cls: type[Any], path: str) -> Any:
     if not isinstance(value, dict):
-        raise _Misplaced(path, "it is a table")
+        raise MisplacedError(path, "it is a table")
     given: dict[str, Any] = {}
     for inner, found, problem in _given(value, cls, ""):
         if problem:
-            raise _Misplaced(f"{path}.{inner}", problem)
+            raise MisplacedError(f"{path}.{inner}", problem)
         given[inner] = found
     try:
         return build(cls, given, {})
     except OptionError as error:
-        raise _Misplaced(path, error.reason) from error
+        raise MisplacedError(path, error.reason) from error
 
 
 _HEADER = re.compile(r"\s*\[\[?\s*([^\]]+?)\s*\]\]?")
 _KEY = re.compile(r"\s*([\w.\"'-]+)\s*=")
 
 
-def _line_of(text: str, path: str) -> int:
-    """The line that sets `path`, or the nearest table around it; 0 if there is none."""
+def line_of(text: str, path: str) -> int:
+    """The line that sets `path`, or the nearest table around it; 0 if there is none.
+
+    A table of several, ``[[routes]]``, has its number behind its name: ``routes.0.types``.
+    """
     wanted = path.replace("-", "_")
-    table, best = "", (0, 0)
+    table, best, last = "", (0, 0), dict[str, int]()
     for number, line in enumerate(text.splitlines(), 1):
         if match := _HEADER.match(line):
-            here = table = match[1].replace('"', "").replace("'", "").replace("-", "_")
+            table = match[1].replace('"', "").replace("'", "").replace("-", "_")
+            if line.lstrip().startswith("[["):
+                last[table] = last.get(table, -1) + 1
+            first, *rest = table.split(".")
+            if first in last:
+                rest.insert(0, str(last[first]))
+            here = table = ".".join((first, *rest))
         elif match := _KEY.match(line):
             key = match[1].replace('"', "").replace("'", "").replace("-", "_")
             here = f"{table}.{key}" if table else key
@@ -309,4 +321,7 @@ def _build(cls: type[T], values: Given, prefix: str) -> T:
             field.default_factory is dataclasses.MISSING
         ):
             raise OptionError(f"{path} is missing")
-    return cls(**found)
+    try:
+        return cls(**found)
+    except OptionError as error:
+        raise MisplacedError(prefix.removesuffix("."), error.reason) from error
