@@ -8,16 +8,14 @@ however the work is divided, so that a replay is a no-op on any sink.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import IntFlag
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from wireloom.arrow.types import DECIMAL_SCALE, arrow_type, decimal_places, schema_of, spark_type
-from wireloom.columns import Column, Table
+from wireloom.columns import FIXED_TABLES, Column, Table, declared_columns
 from wireloom.errors import OptionError
 from wireloom.format import Format
 from wireloom.formats import get, names
-from wireloom.layout import Attribute, Bits, Blob, Items, attributes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,6 +70,11 @@ FRAMES: Final = _table(
     Column("format", "kind", "name of the format"),
     Column("type_code", "i32", "type code on the wire; null for self-describing messages"),
     Column("type_name", "name", "the document's name of that type"),
+    Column(
+        "is_suspect",
+        "bool",
+        "a part of it came in a packet whose checksum is bad, where those of others are good",
+    ),
     Column("raw", "binary", "the bytes"),
 )
 MESSAGES: Final = _table(
@@ -157,57 +160,30 @@ ACCOUNTING: Final = Table(
         Column(
             "conflict", "i64", "quarantined bytes that are a better copy of some that were read"
         ),
+        Column(
+            "bad_checksums",
+            "i64",
+            "number of packets whose checksum is bad, where those of others are good",
+        ),
     ),
 )
-
-
-def _packet_type(part: Attribute) -> str:
-    if isinstance(part, Bits):
-        if part.enum is not None and not issubclass(part.enum, IntFlag):
-            return "name"
-        return "i32" if part.width < 32 else "i64" if part.width < 64 else "decimal"
-    if isinstance(part, Items):
-        return "texts"
-    # Blobs of fixed length are ids: hex reads and joins better than bytes.
-    if isinstance(part, Blob) and (part.text or isinstance(part.length, int)):
-        return "text"
-    return "binary"
-
-
-def _packet_doc(part: Attribute) -> str:
-    doc = part.doc
-    if isinstance(part, Bits) and _packet_type(part) == "name":
-        return f"{doc}; a number that has no name stays a number" if doc else "by name, else number"
-    if isinstance(part, Items) or (isinstance(part, Blob) and isinstance(part.length, int)):
-        return f"{doc}, in hex" if doc else "in hex"
-    return doc
 
 
 @cache
 def _packet_table(format: Format) -> Table:
     """A transport's table: every attribute of its packets, in wire order, from the declarations."""
-    name = format.name
-    columns: dict[str, Column] = {}
-    for packet in format.packets():
-        for field, part in attributes(packet.parts):
-            found = Column(field, _packet_type(part), _packet_doc(part))
-            if field == "type":
-                continue  # it is the column type_code
-            before = columns.setdefault(field, found)
-            if before.type != found.type:
-                raise TypeError(f"{name}.{field} is {before.type} and {found.type}")
     head = (
         Column("type_code", "i32", "type code on the wire"),
         Column("type_name", "name", "the document's name of the packet"),
     )
-    return _table(
-        name, f"one {format.title} packet", *head, *columns.values(), *format.columns().extra
-    )
+    declared, extra = declared_columns(format.packets()), format.columns().extra
+    return _table(format.name, f"one {format.title} packet", *head, *declared, *extra)
 
 
 _FIXED: Final = {
     found.name: found for found in (FRAMES, MESSAGES, FIELDS, ERRORS, GAPS, ACCOUNTING)
 }
+assert {*_FIXED, "wide"} == FIXED_TABLES
 
 
 def table(name: str) -> Table:

@@ -372,9 +372,12 @@ def test_a_first_segment_with_a_damaged_header_takes_nothing_with_it(read, sende
         packets.insert(0, sender.syn())
     result = read(traffic.pcap(packets))
     assert set(rest_of(result)) >= set(range(2, 20))
-    # Too far away from its SYN it is no part of the stream.
     drops = [drop for stream in result.streams.values() for drop in stream.drops]
-    assert drops == ([("stray", b"\1" * 100)] if at == SEQ_AT and has_syn else [])
+    if has_syn:
+        # It says that checksums are good, and where the stream starts: the bad one is left out.
+        assert {(code, *set(data)) for code, data in drops} == {("checksum", 1)}
+    else:
+        assert drops == []
 
 
 @pytest.mark.parametrize("at", range(SEQ_AT, SEQ_AT + 4))
@@ -534,3 +537,41 @@ def test_where_every_other_checksum_is_bad_they_mean_nothing(read, sender):
     stream = read(traffic.pcap(packets)).only
     assert len(stream.data) == 400
     assert (stream.drops, stream.gaps) == ([], [])
+
+
+def test_a_stray_syn_near_the_stream_takes_nothing_with_it(read, sender):
+    packets = [sender.at(n * 100, bytes([n]) * 100) for n in range(1, 20)]
+    packets.insert(9, sender.at(777_777, b"", flags=SYN | ACK))
+    result = read(traffic.pcap(packets))
+    assert rest_of(result) == [*range(1, 20)]
+    assert all(stream.drops == [] for stream in result.streams.values())
+
+
+@pytest.mark.parametrize("has_syn", [True, False])
+def test_a_damaged_first_segment_is_told(read, sender, has_syn):
+    packets = [sender.syn()] if has_syn else []
+    packets += [sender.at(n * 100, bytes([n]) * 100) for n in range(6)]
+    packets[has_syn] = damaged(packets[has_syn], 100, 1)
+    stream = read(traffic.pcap(packets)).only
+    assert stream.suspects == [(0, 100)]
+    assert stream.counts.bad_checksums == 1
+    assert len(stream.data) == 600
+
+
+def test_a_damaged_datagram_is_told(read):
+    packets = []
+    for n in range(6):
+        host = traffic.udp("10.0.0.1", "10.0.0.2", 1, 2, bytes([n]) * 99)
+        data = bytearray(traffic.ethernet(traffic.ip("10.0.0.1", "10.0.0.2", 17, host)))
+        data[60] ^= n == 3
+        packets.append(traffic.Packet(traffic.START_NS + n, bytes(data)))
+    stream = read(traffic.pcap(packets)).only
+    assert stream.suspects == [(297, 99)]
+    assert stream.counts.bad_checksums == 1
+
+
+def test_bad_checksums_that_are_normal_are_not_counted(read):
+    joined = Sender(is_checked=False)
+    packets = [joined.at(n * 100, bytes([n]) * 100) for n in range(20)]
+    stream = read(traffic.pcap(packets)).only
+    assert (stream.suspects, stream.counts.bad_checksums) == ([], 0)

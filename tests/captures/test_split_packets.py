@@ -92,6 +92,7 @@ def write(tmp_path: Path) -> Callable[[bytes], Path]:
     return put
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("container", ["pcap", "pcapng"])
 def test_parts_of_real_traffic_are_about_equal(write, container):
     out = io.BytesIO()

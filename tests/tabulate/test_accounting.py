@@ -13,6 +13,7 @@ from oracles.damaged import check_mutant
 from wireloom.captures import Capture, Counts
 from wireloom.errors import DecodeError
 from wireloom.formats import get, names
+from wireloom.generate import Faults, generate
 from wireloom.generate.traffic import Conversation, Packet, ethernet, ip, pcap, udp
 from wireloom.tabulate import Settings, Tabulator, tabulate
 from wireloom.tabulate.accounting import Account, balanced
@@ -200,3 +201,22 @@ def test_a_tabulator_that_is_closed_early_accounts_for_what_it_got():
     found = collect(iter([*batches, *tabulator.close()]), settings)
     check_accounts(found)
     assert len(found["accounting"]) == len({event.stream.number for event in events})
+
+
+@pytest.mark.parametrize("scenario", ["tibmsg", "blaze", "nais"])
+def test_every_damaged_packet_is_seen(scenario):
+    target = io.BytesIO()
+    made = generate(target, [scenario], messages=8000, seed=5, faults=Faults(corruption=0.04))
+    found, totals = _run(target.getvalue(), tables=("frames", "errors", "accounting"))
+    assert totals.bad_checksums == made.faults["corruption"] > 5
+    told = [row for row in found["errors"] if row["code"] in ("suspect", "checksum")]
+    assert len(told) == totals.bad_checksums
+    places = [
+        (row["stream"], row["frame_offset"], row["frame_offset"] + row["frame_length"])
+        for row in told
+        if row["code"] == "suspect"
+    ]
+    for row in found["frames"]:
+        first, last = row["frame_offset"], row["frame_offset"] + row["frame_length"]
+        is_hit = any(row["stream"] == s and first < b and a < last for s, a, b in places)
+        assert row["is_suspect"] == is_hit

@@ -6,6 +6,7 @@ import io
 from collections import Counter
 from random import Random
 
+import pytest
 from oracles.captured import (
     captured_rows,
     check_accounts,
@@ -68,6 +69,7 @@ def _socket(data):
     return SocketData(socket_id=bytes(10), data=data).encode()
 
 
+@pytest.mark.slow
 def test_messages_in_nrep_sockets():
     carried = [QUOTE, QUOTE * 3, *WRAPPED.values(), b"plain", QUOTE[:-1], QUOTE + b"\0\0"]
     frames = [_socket(data) for data in carried] + list(get("nrep").samples().values())
@@ -171,6 +173,7 @@ def _by_lots(data, **given):
     return rows[0]
 
 
+@pytest.mark.slow
 def test_bodies_do_not_depend_on_the_size_of_lots(tmp_path):
     path = tmp_path / "capture.pcapng"
     for faults in ("", "reorder"):

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, cast
 from wireloom.captures.bytesource import ByteSource, is_pipe
 from wireloom.captures.container import fault_of
 from wireloom.captures.events import Damage, Event, Stream
-from wireloom.captures.packets import packet_reader
+from wireloom.captures.packetreaders import packet_reader
 from wireloom.captures.raw import read_raw
 from wireloom.captures.tcp import PacketCounts, Reassembler, ReassemblyLimits
 from wireloom.captures.window import CHUNK, Window
@@ -149,13 +149,22 @@ class Capture:
             SourceError: a file cannot be opened or read. Damage *inside* a file does not
                 raise: it is a `Damage` event.
         """
+        for events in self.batches():
+            yield from events
+
+    def batches(self) -> Iterator[Iterable[Event]]:
+        """Read everything, once: the events, those together that were captured together.
+
+        Raises:
+            SourceError: as when iterating.
+        """
         for source in self._sources:
             with ByteSource(source) as opened:
                 self._current = opened
                 yield from self._read(opened)
                 self._done += opened.consumed
                 self._current = None
-        yield from self._own(self._reassembler.finish())
+        yield self._own(self._reassembler.finish())
 
     def _own(self, events: list[Event]) -> list[Event]:
         """Those events that this part gives."""
@@ -163,32 +172,32 @@ class Capture:
             return events
         return [event for event in events if not isinstance(event, Damage)]
 
-    def _read(self, source: ByteSource) -> Iterator[Event]:
+    def _read(self, source: ByteSource) -> Iterator[Iterable[Event]]:
         window = Window(source, self._chunk)
         reader = packet_reader(window, self._kernel)
         if reader is None:
             if self._is_first:
                 self._raw_streams += 1
-                yield from read_raw(
-                    window, Stream(-self._raw_streams, source.name, "raw", source.name)
-                )
-            yield from self._own([*fault_of(source)])
+                stream = Stream(-self._raw_streams, source.name, "raw", source.name)
+                for event in read_raw(window, stream):
+                    yield (event,)
+            yield self._own([*fault_of(source)])
             return
         rows = self._kernel.Packets(self._batch)
         while not reader.is_done:
             damage = reader.read(rows)
             self.skipped_blocks += rows.skipped
             self.damaged_bytes += sum(found.length for found in damage)
-            yield from self._own([*damage])
+            yield self._own([*damage])
             events = self._reassembler.feed(rows, window.data, window.base, source.name)
-            yield from self._own(events)
+            yield self._own(events)
             if len(events) > _MANY and self._batch < _MAX_BATCH:
                 self._batch *= 2
                 self._chunk *= 2
                 window.chunk = self._chunk
                 rows = self._kernel.Packets(self._batch)
                 self._reassembler.enlarge(self._batch)
-        yield from self._own([*fault_of(source)])
+        yield self._own([*fault_of(source)])
 
 
 def _total(sources: list[Source]) -> int | None:

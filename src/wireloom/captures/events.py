@@ -83,7 +83,10 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """The next bytes of a stream have a bad checksum, while others in the stream are good."""
+    """Bytes of a stream have a bad checksum, while others in the stream are good.
+
+    They follow, unless they are the first ones: then this comes with the next good ones.
+    """
 
     stream: Stream
     offset: int
@@ -122,6 +125,8 @@ class Counts:
     """Bytes of gaps; not captured, so not part of the sum."""
     conflict: int = 0
     """Dropped bytes with a good checksum, where bytes with a bad one had been delivered before."""
+    bad_checksums: int = 0
+    """Packets with a bad checksum, where those of others are good."""
 
     @property
     def is_balanced(self) -> bool:

@@ -24,7 +24,7 @@ from typing import Any
 from wireloom.captures.bytesource import ByteSource
 from wireloom.captures.container import NO_END, fault_of
 from wireloom.captures.events import Damage
-from wireloom.captures.packets import packet_reader
+from wireloom.captures.packetreaders import packet_reader
 from wireloom.captures.pcap import PcapState
 from wireloom.captures.pcapng import PcapngState
 from wireloom.captures.window import CHUNK, Window

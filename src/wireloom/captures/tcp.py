@@ -4,11 +4,11 @@ The policy, which the kernel applies packet by packet, so that the result does n
 capture is cut into chunks:
 
 * **Streams.** One per direction. A SYN starts one at the byte behind it; without a SYN it starts
-  with the first payload. Another SYN, or three segments in a row far away from what is expected,
-  end it and start the next one between the same ports (``#2``); the first two of the three are set
-  aside until then, and dropped as ``stray`` if no third comes. FIN and RST close it; what comes
-  after that between the same ports is a new stream. VLAN, tunnel and interface make no difference:
-  the same segment captured twice is one segment and a duplicate.
+  with the first payload. Another SYN, or three segments in a row far away from what is expected or
+  before its SYN, end it and start the next one between the same ports (``#2``); the first two of
+  the three are set aside until then, and dropped as ``stray`` if no third comes. FIN and RST close
+  it; what comes after that between the same ports is a new stream. VLAN, tunnel and interface make
+  no difference: the same segment captured twice is one segment and a duplicate.
 * **Keep-alive.** A zero byte alone, not pushed, with which a capture starts is no data but the
   byte before the stream; dropped as ``before_start``.
 * **Tunnels.** Packets in PPP, PPPoE, MPLS, GRE (ERSPAN too), IP in IP, EtherIP and behind
@@ -18,11 +18,12 @@ capture is cut into chunks:
   data that arrives for it later is `Dropped` as ``late``. Nothing is ever made up to fill one.
 * **Cut packets.** What the capture program cut off a packet is a gap at once.
 * **One way.** Acknowledgements are not looked at, so one direction is enough, at the same cost.
-* **Damage.** In a stream whose checksums are right, a segment with a wrong one waits for a right
-  copy, which then takes its place; the wrong one is dropped as ``checksum``. If none comes within
-  the limits, it is used after all where its place is certain, next to other bytes of the stream,
-  and reported as `Suspect`. A right copy that comes even later is dropped as ``conflict`` and
-  counted.
+* **Damage.** In a stream whose SYN or first segments have right checksums, a segment with a wrong
+  one waits for a right copy, which then takes its place; the wrong one is dropped as ``checksum``.
+  If none comes within the limits, it is used after all where its place is certain, next to other
+  bytes of the stream, and reported as `Suspect`. A right copy that comes even later is dropped as
+  ``conflict`` and counted. A datagram with a wrong checksum is used and reported at once.
+  `Counts.bad_checksums` counts all of them.
 * **Network cards** join segments and leave checksums to be filled in (GRO, LRO, TSO). After a wrong
   checksum in a packet longer than an MTU, one that is zero or only the pseudo-header's, or when
   more than a quarter are wrong, the stream's checksums mean nothing and nothing is dropped for

@@ -12,8 +12,8 @@ fields [{'name': 'SYM', 'size': 4}, {'name': 'BIDSIZE', 'size': 4}]
 from __future__ import annotations
 
 from wireloom.tabulate.accounting import Totals
-from wireloom.tabulate.reading import RangeTabulator, splittable, tabulate, tabulate_range
 from wireloom.tabulate.settings import Settings
+from wireloom.tabulate.tabulation import RangeTabulator, splittable, tabulate, tabulate_range
 from wireloom.tabulate.tabulator import Batches, Tabulator
 
 __all__ = [

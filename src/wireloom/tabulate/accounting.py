@@ -24,6 +24,7 @@ COUNTS: Final = (
     "frames",
     "packets",
     "conflict",
+    "bad_checksums",
 )
 """The numbers of a row of `accounting`."""
 
@@ -49,6 +50,8 @@ class Account:
     packets: int = 0
     conflict: int = 0
     """Quarantined bytes with a good checksum, after a copy with a bad one had been read."""
+    bad_checksums: int = 0
+    """Packets with a bad checksum, where those of others are good."""
     texts: int = 0
     """Texts between frames."""
     errors: int = 0
@@ -57,8 +60,16 @@ class Account:
     def add(self, row: Mapping[str, Any]) -> None:
         """Add a stream, given its row of `accounting`."""
         self.streams += 1
-        for name in COUNTS:
-            setattr(self, name, getattr(self, name) + row[name])
+        self.captured += row["captured"]
+        self.decoded += row["decoded"]
+        self.quarantined += row["quarantined"]
+        self.gap += row["gap"]
+        self.duplicate += row["duplicate"]
+        self.missing += row["missing"]
+        self.frames += row["frames"]
+        self.packets += row["packets"]
+        self.conflict += row["conflict"]
+        self.bad_checksums += row["bad_checksums"]
 
     def merge(self, other: Account) -> None:
         """Add the account of another part of the same stream."""
@@ -111,6 +122,7 @@ def balanced(
         "frames": account.frames,
         "packets": counts.packets,
         "conflict": counts.conflict,
+        "bad_checksums": counts.bad_checksums,
     }
 
 

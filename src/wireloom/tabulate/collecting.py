@@ -12,6 +12,8 @@ __all__ = ["Collector"]
 
 MAX_BYTES = 64 << 20
 """Bytes of batches that wait for others."""
+_LARGE = 4 << 20
+"""Bytes of a batch that is worth giving as it is: joining it with others would copy them."""
 
 
 class Collector:
@@ -33,7 +35,7 @@ class Collector:
                 yield from self.add(name, batch.slice(first, self._rows))
             return
         held = self._counts.get(name, 0)
-        if not held and 2 * count >= self._rows:
+        if not held and (2 * count >= self._rows or batch.nbytes >= _LARGE):
             yield name, batch
             return
         if held + count > self._rows:

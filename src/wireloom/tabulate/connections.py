@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from wireloom.arrow.bodies import Bodies, Lesson
 from wireloom.arrow.frames import FrameBatch
 from wireloom.captures import Stream
-from wireloom.columnar.packets import PacketDecoder
+from wireloom.columnar.packettables import PacketDecoder
 from wireloom.formats import get, names
 from wireloom.tables import table
 from wireloom.tabulate.groups import Segment

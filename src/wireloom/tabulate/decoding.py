@@ -14,11 +14,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wireloom.arrow.arrays import allocate, constant, int_scalar, null_array, numbers
+from wireloom.arrow.arrays import allocate, constant, flags, int_scalar, null_array, numbers
 from wireloom.arrow.bodies import Bodies
 from wireloom.arrow.frames import FrameBatch, Payloads, Refused
 from wireloom.columnar.messages import MessageDecoder
-from wireloom.columnar.packets import BodyColumn, PacketDecoder, PacketRows
+from wireloom.columnar.packettables import BodyColumn, PacketDecoder, PacketRows
 from wireloom.columns import failure_row
 from wireloom.formats import get
 from wireloom.kernel import load
@@ -170,10 +170,16 @@ class GroupDecoder:
             refused = [each.index for each in part.refused]
             sub = batch.part(part.first, part.first + count)
             kept = _without(count, [index - part.first for index in refused])
-            self._add(found, "frames", self._frames(format, part.rows, sub, kept))
+            suspect = [each - part.first for each in joined.suspect]
+            self._add(found, "frames", self._frames(format, part.rows, sub, kept, suspect))
 
     def _frames(
-        self, format: str, rows: pa.RecordBatch, batch: FrameBatch, kept: pa.Array | None
+        self,
+        format: str,
+        rows: pa.RecordBatch,
+        batch: FrameBatch,
+        kept: pa.Array | None,
+        suspect: Sequence[int],
     ) -> pa.RecordBatch:
         """Rows of `frames`, from columns that other tables have made already."""
         count = rows.num_rows
@@ -183,6 +189,9 @@ class GroupDecoder:
             type = arrow_type(column.type)
             if column.name == "format":
                 arrays.append(constant(format, count, type))
+            elif column.name == "is_suspect":
+                marked = flags(batch.count, suspect)
+                arrays.append(marked if kept is None else marked.filter(kept))
             elif column.name == "raw" and self._settings.include_raw:
                 arrays.append(_raw(self._kernel, batch, kept))
             elif column.name in rows.schema.names:
@@ -349,7 +358,8 @@ class GroupDecoder:
         if kept is not None:
             columns = [column.filter(kept) for column in columns]
         rows = pa.RecordBatch.from_arrays(columns, [column.name for column in wanted or KEY[3:4]])
-        self._add(found, "frames", self._frames(format, rows, joined.batch, kept))
+        frames = self._frames(format, rows, joined.batch, kept, joined.suspect)
+        self._add(found, "frames", frames)
 
     def _take(self, name: str, rows: pa.RecordBatch, found: Decoded) -> None:
         """A batch of a decoder of messages."""
@@ -381,11 +391,7 @@ def _without(count: int, lost: Sequence[int]) -> pa.Array | None:
     """A mask of the frames that were read; None if all were."""
     if not lost:
         return None
-    flags = bytearray(b"\1") * count
-    for index in lost:
-        flags[index] = 0
-    found = pa.Array.from_buffers(pa.uint8(), count, [None, pa.py_buffer(flags)], 0)
-    return pc.equal(found, int_scalar(1, pa.uint8()))
+    return pc.invert(flags(count, lost))
 
 
 def _raw(kernel: Any, batch: FrameBatch, kept: pa.Array | None) -> pa.Array:

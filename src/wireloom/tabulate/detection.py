@@ -9,17 +9,19 @@ Most captures are mostly something else, so a chance match must not be enough:
 * A format with a magic is found by it.
 * Any other one must find frames that it is sure of (`Format.detect`) in half of all bytes: lengths
   inside that agree, nothing left over, no unused bits. Frames that are merely in the right place
-  do not count, and neither does what a frame claims beyond the bytes that were looked at.
+  count between two such frames, and what a frame claims beyond the bytes that were looked at does
+  not.
 * Among other bytes, a few of the shortest frames prove nothing.
 * Datagrams are looked at one by one: frames must fill them.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 from wireloom.columnar.framing import FrameScanner, Survey
 from wireloom.detection import MAGIC, SURE
@@ -27,7 +29,7 @@ from wireloom.format import Format
 from wireloom.formats import get, names
 from wireloom.tabulate.settings import Settings
 
-__all__ = ["FIRST_LOOK", "PREFIX", "Detector"]
+__all__ = ["FIRST_LOOK", "MOST_DATAGRAMS", "PREFIX", "Detector"]
 
 FIRST_LOOK: Final = 4 << 10
 """Bytes of a stream that are looked at first. A format that is certain then need not wait."""
@@ -38,7 +40,7 @@ PREFIX: Final = 64 << 10
 _SURE_FRAMES: Final = 4
 _MOST_ASKED: Final = 64
 """Frames that a format is asked about: enough to be certain."""
-_MOST_DATAGRAMS: Final = 16
+MOST_DATAGRAMS: Final = 16
 """Datagrams that are looked at."""
 _SHORT: Final = 16
 """Frames of fewer bytes may well be small numbers and zeros of something else."""
@@ -49,12 +51,15 @@ _PRINTABLE: Final = bytes([9, 10, 13, *range(32, 127)])
 class Detector:
     """Decides by the first bytes; keeps a scanner for each format."""
 
-    def __init__(self, settings: Settings, scanner: Callable[[str], FrameScanner]) -> None:
+    def __init__(
+        self, settings: Settings, scanner: Callable[[str], FrameScanner], kernel: Any
+    ) -> None:
         """A detector for streams read with these settings.
 
         Args:
             settings: which formats there may be.
             scanner: makes a scanner of that format.
+            kernel: which kernel to use.
         """
         order = sorted(map(get, names()), key=lambda each: each.precedence)
         allowed = names() if settings.formats is None else settings.formats
@@ -62,6 +67,8 @@ class Detector:
         self._ports = settings.ports
         self._make = scanner
         self._scanners: dict[str, FrameScanner] = {}
+        self._kernel = kernel
+        self._triage: Any = None
 
     def by_port(self, src_port: int, dst_port: int) -> str | None:
         """The format, if it is known without looking at the bytes; else None."""
@@ -72,7 +79,7 @@ class Detector:
                 return found
         return self._formats[0].name if len(self._formats) == 1 else None
 
-    def by_prefix(self, data: bytes) -> str | None:
+    def by_prefix(self, data: bytes | memoryview) -> str | None:
         """The format of a stream, given all of it or at least its first `PREFIX` bytes."""
         found = None
         if len(data) >= FIRST_LOOK:
@@ -81,7 +88,7 @@ class Detector:
 
     def by_bytes(
         self,
-        data: bytes,
+        data: bytes | bytearray | memoryview,
         *,
         is_all: bool,
         starts: Sequence[int] | None = None,
@@ -94,16 +101,21 @@ class Detector:
             starts: where datagrams start in it, if it consists of datagrams.
         """
         best: _Look | None = None
+        bounds = None
+        if starts is not None:
+            bounds = array("q", [*starts[: MOST_DATAGRAMS + 1], len(data)][: MOST_DATAGRAMS + 1])
+        possible = self._possible(data, bounds)
+        if not possible:
+            return None
+        data = bytes(data)
         for order, format in enumerate(self._formats):
-            if format.magic and format.magic not in data:
+            if not possible >> order & 1 or (format.magic and format.magic not in data):
                 continue
-            scanner = self._scanners.get(format.name)
-            if scanner is None:
-                scanner = self._scanners[format.name] = self._make(format.name)
-            if starts is None:
+            scanner = self._scanner(format)
+            if bounds is None:
                 look = _stream_look(format, scanner, data, order)
             else:
-                look = _datagram_look(format, scanner, data, starts, order)
+                look = _datagram_look(format, scanner, data, bounds, order)
             if look is None:
                 continue
             if look.chain == len(data) and (is_all or look.frames >= _SURE_FRAMES):
@@ -114,6 +126,21 @@ class Detector:
             return None
         is_sure = best.frames >= _SURE_FRAMES and best.breaks == 0
         return best.format if is_all or is_sure else None
+
+    def _possible(self, data: bytes | bytearray | memoryview, bounds: array[int] | None) -> int:
+        """A bit for each format that the bytes may be in; most are in none, which costs little."""
+        if self._triage is None:
+            scans = [self._scanner(format).kernel_scan for format in self._formats]
+            self._triage = self._kernel.Triage(scans)
+        triage = self._triage
+        found: int = triage.stream(data) if bounds is None else triage.datagrams(data, bounds)
+        return found
+
+    def _scanner(self, format: Format) -> FrameScanner:
+        scanner = self._scanners.get(format.name)
+        if scanner is None:
+            scanner = self._scanners[format.name] = self._make(format.name)
+        return scanner
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +194,20 @@ def _stream_look(format: Format, scanner: FrameScanner, data: bytes, order: int)
 def _proof(format: Format, data: bytes, found: Survey) -> tuple[int, int]:
     """The longest frame that a format is sure of, and how many bytes are certainly its own."""
     asked = found.frames[:_MOST_ASKED]
-    sure, likely = [], []
+    sure: list[int] = []
+    likely: list[int] = []
+    between: list[int] = []  # likely ones behind a sure one: the next sure one proves them
+    follows, reached = False, 0
     for start, length in asked:
         trust = format.detect(data[start : start + length])
+        if start != reached or trust < SURE:
+            likely, between, follows = [*likely, *between], [], False
+        reached = start + length
         if trust >= MAGIC:
-            sure.append(length)
+            sure, between, follows = [*sure, *between, length], [], True
         elif trust >= SURE:
-            likely.append(length)
+            (between if follows else likely).append(length)
+    likely += between
     is_whole = not found.problems and not found.texts and not found.cut
     number = len(sure) + len(likely)
     if format.has_text and (sure or is_whole or number >= _SURE_FRAMES):
@@ -191,10 +225,9 @@ def _proof(format: Format, data: bytes, found: Survey) -> tuple[int, int]:
 
 
 def _datagram_look(
-    format: Format, scanner: FrameScanner, data: bytes, starts: Sequence[int], order: int
+    format: Format, scanner: FrameScanner, data: bytes, bounds: Sequence[int], order: int
 ) -> _Look | None:
     """What a format makes of the first datagrams of a stream; None: it is not in that format."""
-    bounds = [*starts[: _MOST_DATAGRAMS + 1], len(data)][: _MOST_DATAGRAMS + 1]
     parts = [data[first:last] for first, last in pairwise(bounds) if first < last]
     whole = frames = chain = size = 0
     for turn, part in enumerate(parts):

@@ -23,7 +23,7 @@ from typing import Any, Final
 from wireloom.captures import Counts, Damage, Event, Stream, StreamData, StreamEnd
 from wireloom.captures.bytesource import ByteSource
 from wireloom.captures.container import NO_END, fault_of
-from wireloom.captures.packets import packet_reader
+from wireloom.captures.packetreaders import packet_reader
 from wireloom.captures.pcap import PcapReader
 from wireloom.captures.pcapng import PcapngReader
 from wireloom.captures.tcp import Reassembler
@@ -36,10 +36,10 @@ from wireloom.framing import Problem
 from wireloom.kernel import load
 from wireloom.tabulate.accounting import Totals
 from wireloom.tabulate.detection import FIRST_LOOK, PREFIX
-from wireloom.tabulate.reading import _format_of, _nothing, _scan_settings
 from wireloom.tabulate.scannerpool import ScannerPool
 from wireloom.tabulate.settings import Settings
 from wireloom.tabulate.streams import UNKNOWN_BYTES
+from wireloom.tabulate.tabulation import _format_of, _nothing, _scan_settings
 from wireloom.tabulate.tabulator import Batches, Tabulator
 
 __all__ = ["Follower", "PacketWalk", "Step", "find_seams", "packet_frontier", "raw_frontier"]

@@ -57,6 +57,8 @@ class Segment:
     """Bytes of the frames."""
     words: memoryview | None = None
     """What the body of each frame is, where packets before it tell."""
+    suspect: Sequence[int] = ()
+    """The frames of which a part came with a bad checksum."""
 
 
 @dataclass(slots=True, eq=False)
@@ -100,6 +102,8 @@ class Joined:
     """Where the frames of each segment begin, and where the last end."""
     words: memoryview | None
     """What the body of each frame is, where packets before it tell."""
+    suspect: Sequence[int]
+    """The frames of which a part came with a bad checksum."""
 
     @property
     def keys(self) -> Keys:
@@ -114,9 +118,14 @@ def join(segments: Sequence[Segment]) -> Joined:
     bounds = [0]
     for batch in batches:
         bounds.append(bounds[-1] + batch.count)
+    suspect = [
+        bound + index
+        for bound, segment in zip(bounds, segments, strict=False)
+        for index in segment.suspect
+    ]
     if len(batches) == 1:
-        ts_ns = segments[0].ts_ns
-        return Joined(first, state.source, state.name, ts_ns, None, bounds, segments[0].words)
+        ts_ns, words_of = segments[0].ts_ns, segments[0].words
+        return Joined(first, state.source, state.name, ts_ns, None, bounds, words_of, suspect)
     parts: list[memoryview] = []
     starts: list[Any] = []
     offsets: list[Any] = []
@@ -141,6 +150,7 @@ def join(segments: Sequence[Segment]) -> Joined:
         memoryview(b"".join(offsets)).cast("q"),
         bounds,
         memoryview(b"".join(words)).cast("q") if words else None,
+        suspect,
     )
 
 

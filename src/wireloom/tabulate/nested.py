@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from wireloom.arrow.frames import FrameBatch, Payloads
-from wireloom.columnar.packets import PacketRows
+from wireloom.columnar.packettables import PacketRows
 from wireloom.columns import key_row
 from wireloom.formats import get, names
 from wireloom.messages import Message

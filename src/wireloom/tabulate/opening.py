@@ -367,6 +367,8 @@ def _check(options: Mapping[str, Any]) -> None:
     """
     for name, value in options.items():
         prefix, dot, own = name.rpartition(".")
+        if dot and prefix not in names():
+            raise OptionError(f"{name}: no format {prefix!r}; there are {', '.join(names())}")
         declared = [
             option
             for format in map(get, [prefix] if dot else names())

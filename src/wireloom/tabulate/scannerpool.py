@@ -30,6 +30,7 @@ class ScannerPool:
         *,
         options: Callable[[str], dict[str, Any]] | None = None,
         is_live: bool = False,
+        is_raw_wanted: bool = True,
     ) -> None:
         """No scanner is lent yet.
 
@@ -39,10 +40,13 @@ class ScannerPool:
             put: takes the segments.
             options: gives a format's options for its scanner; by default those of the settings.
             is_live: whether somebody waits for the first frames.
+            is_raw_wanted: whether the bytes of streams in no known format are wanted; else they are
+                only counted.
         """
         self.kernel = kernel
         self.put = put
-        self.detector = Detector(settings, self.scanner)
+        self.is_raw_wanted = is_raw_wanted
+        self.detector = Detector(settings, self.scanner, kernel)
         self.looks = (*_EARLY, FIRST_LOOK, PREFIX) if is_live else (FIRST_LOOK, PREFIX)
         """After how many bytes a stream's format is first decided."""
         self._options = settings.packet_options if options is None else options

@@ -86,7 +86,7 @@ class Settings:
             if name not in known:
                 raise OptionError(f"no table {name!r}; there are {', '.join(known)}")
         if ("wide" in self.tables) != (self.columns is not None):
-            raise OptionError("the table wide and its columns go together")
+            raise OptionError("the table wide and its columns go together: name both or none")
         for format in (*(self.formats or ()), *self.ports.values()):
             if format not in names():
                 raise OptionError(f"no format {format!r}; there are {', '.join(names())}")
@@ -158,7 +158,7 @@ class Settings:
         """
         if name == "wide":
             if self.columns is None:
-                raise OptionError("the table wide and its columns go together")
+                raise OptionError("the table wide and its columns go together: name both or none")
             return choose(self.columns, {}).table.select(self.select.get(name))
         return table(name).select(self.select.get(name))
 
@@ -214,7 +214,7 @@ class Settings:
         Raises:
             SourceError: a file cannot be opened or read.
         """
-        from wireloom.tabulate.reading import resolved
+        from wireloom.tabulate.tabulation import resolved
 
         return resolved(self, sources)
 

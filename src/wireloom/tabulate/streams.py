@@ -22,7 +22,7 @@ from wireloom.columnar.framing import CUT, FrameBatch, FrameScanner
 from wireloom.columns import key_row
 from wireloom.framing import Problem
 from wireloom.rows import shown
-from wireloom.tabulate.detection import PREFIX
+from wireloom.tabulate.detection import FIRST_LOOK, MOST_DATAGRAMS, PREFIX
 from wireloom.tabulate.groups import Segment, StreamState
 from wireloom.tabulate.scannerpool import ScannerPool
 
@@ -45,8 +45,12 @@ def error_row(
     source: str, stream: str, offset: int, length: int, ts_ns: int | None, **more: Any
 ) -> dict[str, Any]:
     """A row of `errors`; a missing time is left out."""
-    known = None if ts_ns == NO_TIME else ts_ns
-    return key_row(source, stream, offset, length, known) | more
+    return key_row(source, stream, offset, length, known(ts_ns)) | more
+
+
+def known(ts_ns: int | None) -> int | None:
+    """A capture time; None if there is none."""
+    return None if ts_ns == NO_TIME else ts_ns
 
 
 class StreamReader:
@@ -56,15 +60,18 @@ class StreamReader:
         "_at",
         "_behind",
         "_captured",
+        "_end",
         "_is_known",
         "_is_udp",
         "_later",
         "_looked",
         "_marks",
         "_missing",
+        "_passed",
         "_rest",
         "_scanner",
         "_scanners",
+        "_suspects",
         "_tail",
         "_times",
         "state",
@@ -76,15 +83,17 @@ class StreamReader:
         self.state = StreamState(shown(stream.source), shown(stream.name))
         self._scanners = scanners
         self._is_udp = stream.protocol == "udp"
-        self._rest: bytes | bytearray = b""  # bytes that wait for others
+        self._rest: bytes | bytearray | memoryview = b""  # bytes that wait for others
+        self._passed = 0  # how many of no known format wait, where they are only counted
         self._at = 0  # where they start
         self._marks: Any = _NO_MARKS
         self._times: Any = _NO_MARKS
         self._scanner: FrameScanner | None = None
         self._behind = -1  # where the last hole ended
         self._later: list[dict[str, Any]] | None = None  # rows that come after what waits
+        self._suspects: list[tuple[int, int]] | None = None  # where bytes are probably damaged
         self._tail: Problem | None = None  # the end of the last datagram, which a hole may have cut
-        self._captured = self._missing = 0
+        self._captured = self._missing = self._end = 0
         self._looked = 0  # bytes that were looked at without finding a format
         format = scanners.detector.by_port(stream.src_port, stream.dst_port)
         self._is_known = format is not None
@@ -102,20 +111,31 @@ class StreamReader:
 
     # --- events
 
-    def data(self, event: StreamData) -> None:
-        """Take more bytes of the stream."""
+    def data(self, event: StreamData) -> int:
+        """Take more bytes of the stream; return by how many those increase that are undecided."""
         self._captured += len(event.data)
+        self._end = event.offset + len(event.data)
         if self._is_known:
             self._go_on(event)
-            return
+            return 0
         before = len(self._rest)
-        self._hold(event)
+        is_own = before > 0 or len(event.data) < FIRST_LOOK
+        if is_own:
+            self._hold(event)
+        else:
+            self._rest, self._at = event.data, event.offset
+            self._mark(event, keep=False)
         size = len(self._rest)
         # The decision depends on the first bytes only, however many came at once.
         for look in self._scanners.looks:
             if before < look <= size and self._decide(look):
                 self._release()
-                return
+                return -before
+        if not is_own:
+            # In a buffer of their own: the event's may be part of a much larger one.
+            self._rest = bytearray(self._rest)
+            self._marks, self._times = array("q", self._marks), array("q", self._times)
+        return size - before
 
     def decide(self) -> None:
         """Do not wait for more bytes to tell the format."""
@@ -148,8 +168,10 @@ class StreamReader:
     def gap(self, event: Gap) -> None:
         """A hole."""
         self._missing += event.length
+        self._end = event.offset + event.length
         self.decide()
         self._finish(event.offset)
+        self._suspects = [each for each in self._suspects or () if each[1] > event.offset] or None
         self._behind = event.offset + event.length
         if self.state.format is None and self._looked < PREFIX:
             self._is_known = False  # what comes after the hole may show the format
@@ -169,11 +191,16 @@ class StreamReader:
             field="",
         )
         self._later = [*(self._later or ()), row]
-        is_waiting = self._rest or self._scanner is not None
+        is_waiting = self._rest or self._passed or self._scanner is not None
         self._tell_later(self._at if is_waiting else None)
 
     def suspect(self, event: Suspect) -> None:
-        """The next bytes are probably damaged; they are read nevertheless."""
+        """Some bytes are probably damaged; they are read nevertheless."""
+        # Frames of the first bytes may have been given out before it was known.
+        is_early = event.offset >= self._end
+        if is_early and (self.state.format is not None or not self._is_known):
+            place = event.offset, event.offset + event.length
+            self._suspects = [*(self._suspects or ()), place]
         why = {"layer": "stream", "code": "suspect", "reason": _SUSPECT, "field": ""}
         row = self._row(event.offset, b"", event.ts_ns, failed_at=event.offset, **why)
         row["frame_length"] = min(event.length, (1 << 31) - 1)
@@ -199,10 +226,11 @@ class StreamReader:
     def _decide(self, size: int | None) -> bool:
         """Look at the first bytes; True if that settles the format, even as unknown."""
         is_last = size is None or size >= PREFIX
-        data, starts = bytes(self._rest[:size]), None
+        data, starts = memoryview(self._rest)[:size], None
         if self._is_udp:
             last = self._at + len(data)
-            starts = [place - self._at for place in self._marks if self._at <= place < last]
+            marks = self._marks[: MOST_DATAGRAMS + 2]
+            starts = [place - self._at for place in marks if self._at <= place < last]
         format = self._scanners.detector.by_bytes(data, is_all=is_last, starts=starts)
         self._is_known = is_last or format is not None
         if is_last:
@@ -212,14 +240,14 @@ class StreamReader:
 
     def _release(self) -> None:
         """Read what was kept until the format was known."""
-        data, offset = bytes(self._rest), self._at
+        data, offset = self._rest, self._at
         self._rest = b""
         if self.state.format is None:
             self.unknown(data, offset)
         elif self._is_udp:
-            self._datagrams(memoryview(data), offset)
+            self._datagrams(memoryview(bytes(data)), offset)
         else:
-            self._scan(data, offset)
+            self._scan(bytes(data), offset)
 
     # --- frames
 
@@ -232,10 +260,7 @@ class StreamReader:
                 self.emit(batch)
             self._after(scanner)
         elif self.state.format is None:
-            self._hold(event)
-            if len(self._rest) >= UNKNOWN_BYTES:
-                data, self._rest = bytes(self._rest), b""
-                self.unknown(data, self._at)
+            self._pass(event)
         elif self._is_udp:
             if self._tail is not None:
                 self._settle(None)
@@ -284,8 +309,8 @@ class StreamReader:
             for batch in scanner.close():
                 self.emit(batch, hole)
             self._scanners.give_back(scanner)
-        elif rest and self.state.format is None:
-            self.unknown(rest, self._at, least=1)
+        elif (rest or self._passed) and self.state.format is None:
+            self._unknown_rows(rest, self._at, least=1)
         elif rest:
             assert self.state.format is not None
             scanner = self._scanners.borrow(self.state.format)
@@ -316,18 +341,32 @@ class StreamReader:
         account.decoded += size
         put = self._scanners.put
         times = self._times_of(batch)
-        if times is None:
-            put(Segment(state, batch, None, rows, size))
-            return
-        if _NO_TIME not in bytes(self._times):
-            put(Segment(state, batch, times, rows, size))
+        suspect = self._suspect_frames(batch) if self._suspects else ()
+        if times is None or _NO_TIME not in bytes(self._times):
+            put(Segment(state, batch, times, rows, size, suspect=suspect))
             return
         for first, last, is_timed in _runs(times):
             part = batch.part(first, last)
             part.others = batch.others_in(first, last)
             known = times[first:last] if is_timed else None
-            put(Segment(state, part, known, rows, _total(part.lengths)))
+            own = [index - first for index in suspect if first <= index < last]
+            put(Segment(state, part, known, rows, _total(part.lengths), suspect=own))
             rows = []
+
+    def _suspect_frames(self, batch: FrameBatch) -> list[int]:
+        """The frames of a batch of which a part is probably damaged."""
+        found: set[int] = set()
+        offsets, lengths, base = batch.offsets, batch.lengths, batch.base
+        for start, stop in self._suspects or ():
+            index = max(bisect_right(offsets, start - base) - 1, 0)
+            while index < batch.count and base + offsets[index] < stop:
+                if base + offsets[index] + lengths[index] > start:
+                    found.add(index)
+                index += 1
+        if batch.count:
+            end = base + offsets[batch.count - 1] + lengths[batch.count - 1]
+            self._suspects = [each for each in self._suspects or () if each[1] > end] or None
+        return sorted(found)
 
     # --- rows of errors
 
@@ -362,19 +401,62 @@ class StreamReader:
             assert offset is not None
             self._later = [row for row in rows if row["frame_offset"] > offset]
 
-    def unknown(self, data: bytes, offset: int, *, least: int = UNKNOWN_BYTES) -> None:
+    # --- no known format
+
+    def _pass(self, event: StreamData) -> None:
+        """More bytes of no known format."""
+        data, offset = event.data, event.offset
+        held = self._passed or len(self._rest)
+        if held:
+            # The segment that was begun comes first.
+            size = min(UNKNOWN_BYTES - held, len(data))
+            if self._scanners.is_raw_wanted:
+                if not isinstance(self._rest, bytearray):
+                    self._rest = bytearray(self._rest)
+                self._rest += data[:size]
+            else:
+                self._passed += size
+            if held + size < UNKNOWN_BYTES:
+                return
+            rest, self._rest = self._rest, b""
+            self._unknown_rows(rest, self._at)
+            data, offset = data[size:], offset + size
+        self._mark(event, keep=False)
+        self.unknown(data, offset)
+
+    def unknown(
+        self, data: bytes | bytearray | memoryview, offset: int, *, least: int = UNKNOWN_BYTES
+    ) -> None:
         """Bytes of no known format, in segments; fewer than `least` are kept."""
-        rows, at = [], 0
-        while len(data) - at >= least:
-            raw = data[at : at + UNKNOWN_BYTES]
+        if not self._scanners.is_raw_wanted:
+            self._passed, data = len(data), b""
+        self._unknown_rows(data, offset, least)
+
+    def _unknown_rows(
+        self, data: bytes | bytearray | memoryview, offset: int, least: int = UNKNOWN_BYTES
+    ) -> None:
+        """Rows of bytes that are given, or of those that were counted."""
+        rows, at, state = [], 0, self.state
+        left = self._passed or len(data)
+        while left >= least:
+            size = min(left, UNKNOWN_BYTES)
             place = offset + at
-            why = {"layer": "stream", "code": "unknown_format", "reason": _UNKNOWN}
-            rows.append(
-                self._row(place, raw, self._time_at(place), failed_at=place, field="", **why)
-            )
-            self.state.account.quarantined += len(raw)
-            at += len(raw)
-        self._rest, self._at = data[at:], offset + at
+            row = key_row(state.source, state.name, place, size, known(self._time_at(place)))
+            row.update(_UNKNOWN)
+            row["raw"] = bytes(data[at : at + size])
+            row["failed_at"] = place
+            rows.append(row)
+            state.account.quarantined += size
+            at += size
+            left -= size
+        self._at = offset + at
+        self._rest = bytes(data[at:])
+        self._passed = left if self._passed else 0
+        if left:
+            # When they were captured is all that has to be known of them.
+            time = self._time_at(self._at)
+            self._marks = array("q", [] if time is None else [self._at])
+            self._times = array("q", [] if time is None else [time])
         if rows:
             self._scanners.put(Segment(self.state, None, None, rows, 0))
         self._tell_later(self._at)
@@ -447,7 +529,13 @@ class StreamReader:
 
 _CUT_BY_HOLE: Final = "a hole in the capture cuts the frame"
 _SUSPECT: Final = "the bytes have a bad checksum, where those of others are good"
-_UNKNOWN: Final = "no format was recognised on this stream"
+_UNKNOWN: Final = {
+    "layer": "stream",
+    "format": None,
+    "code": "unknown_format",
+    "reason": "no format was recognised on this stream",
+    "field": "",
+}
 _DROPPED: Final = {
     "stray": "bytes far from what the stream expects",
     "checksum": "a segment whose checksum is wrong",

@@ -50,10 +50,7 @@ class StreamTable:
     def feed(self, event: Event) -> None:
         """Take the next event."""
         if isinstance(event, StreamData):
-            reader = self.reader(event.stream)
-            before = reader.undecided
-            reader.data(event)
-            self._undecided += reader.undecided - before
+            self._undecided += self.reader(event.stream).data(event)
             if self._undecided > MAX_UNDECIDED:
                 self._decide_all()
         elif isinstance(event, StreamEnd):

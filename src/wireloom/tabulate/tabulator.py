@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import local
 from typing import Any
@@ -66,7 +66,10 @@ class Tabulator:
         self._bytes: object = None  # the buffer that holds the data of the last events
         self._settled = 0  # segments of the group whose bodies are identified
         self._touched: dict[int, StreamReader] = {}
-        self._streams = StreamTable(lambda put: ScannerPool(settings, self._kernel, put))
+        is_raw_wanted = "errors" in settings.tables and "raw" in settings.table("errors").names
+        self._streams = StreamTable(
+            lambda put: ScannerPool(settings, self._kernel, put, is_raw_wanted=is_raw_wanted)
+        )
         self._collector = Collector(settings)
         self._pool = _Pool(settings, self._kernel, workers) if workers > 1 else None
         self._waiting: deque[tuple[FrameGroup, Future[Decoded] | Decoded]] = deque()
@@ -96,6 +99,24 @@ class Tabulator:
             yield from self._decode()
         elif self._waiting and self._pool is not None:
             yield from self._finished(self._pool.most)
+
+    def feed_all(self, events: Iterable[Event]) -> Batches:
+        """Take events one after the other; return the batches that are complete.
+
+        Raises:
+            DecodeError: something cannot be read, in the mode ``failfast``.
+        """
+        if self._connections is not None or self._pool is not None:
+            for event in events:
+                yield from self.feed(event)
+            return
+        streams, rows = self._streams, self._settings.batch_rows
+        for event in events:
+            streams.feed(event)
+            if isinstance(event, Damage):
+                self.totals.damaged += event.length
+            if streams.group.is_full(rows):
+                yield from self._decode()
 
     def flush(self) -> Batches:
         """Everything that is certain by now; streams stay open.

@@ -24,7 +24,7 @@ from wireloom.generate.traffic.containers import (
 )
 from wireloom.generate.traffic.conversation import Conversation
 from wireloom.generate.traffic.faults import Disturber, Faults, disturb
-from wireloom.generate.traffic.packets import (
+from wireloom.generate.traffic.ippackets import (
     ACK,
     FIN,
     LINKS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-from wireloom.generate.traffic.packets import Packet
+from wireloom.generate.traffic.ippackets import Packet
 
 __all__ = [
     "block",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from wireloom.generate.traffic.packets import (
+from wireloom.generate.traffic.ippackets import (
     ACK,
     FIN,
     LINKS,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from wireloom.generate.traffic.packets import Packet
+from wireloom.generate.traffic.ippackets import Packet
 
 __all__ = ["Disturber", "Faults", "disturb"]
 

@@ -21,7 +21,7 @@ from wireloom.captures.pcapng import is_pcapng
 from wireloom.columnar.framing import FrameBatch
 from wireloom.columnar.split import CHAIN, map_frames
 from wireloom.columnar.stored import Stored, StoredFile
-from wireloom.columnar.wide import Inference
+from wireloom.columnar.wide import Inference, kinds_of_rows
 from wireloom.errors import OptionError
 from wireloom.kernel import load
 from wireloom.tables import table, wide_column
@@ -37,9 +37,8 @@ from wireloom.tabulate.tabulator import Batches, Tabulator
 
 __all__ = ["RangeTabulator", "resolved", "splittable", "tabulate", "tabulate_range"]
 
-_SAMPLE_ROWS: Final = 4096
-"""Rows of `fields` per batch when the types of wide columns are inferred."""
 _SAMPLE_BATCHES: Final = 2
+"""Batches of `fields` from which the types of wide columns are inferred."""
 _MOST_BATCHES: Final = 256
 """Batches searched for a field that the first ones do not have: 16 million fields."""
 _PIPE_SAMPLE: Final = 1 << 18
@@ -100,8 +99,8 @@ def _tabulate(
                 yield from _parallel(raw, settings, workers, tabulator, progress)
         capture = Capture(rest, limits=settings.reassembly)
         done = -1
-        for event in capture:
-            yield from tabulator.feed(event)
+        for events in capture.batches():
+            yield from tabulator.feed_all(events)
             if progress is not None and capture.progress.done != done:
                 done = capture.progress.done
                 progress(capture.progress)
@@ -414,7 +413,7 @@ def _types_in(settings: Settings, sources: list[Source], names: set[str]) -> dic
         at = batch.schema.get_field_index("value_time")
         part = batch.set_column(at, "value_time", batch.column(at).view("int64"))
         own = pc.is_in(part.column("name").cast(pa.string()), value_set=chosen)
-        found.add(part.filter(own).slice(0, _SAMPLE_ROWS).to_pylist())
+        found.add(kinds_of_rows(part.filter(own)))
         # A rare field is searched for longer, so that its column is not all nulls.
         if turn + 1 >= (_SAMPLE_BATCHES if names <= found.types.keys() else _MOST_BATCHES):
             break
