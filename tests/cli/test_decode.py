@@ -443,3 +443,37 @@ def test_a_table_on_a_terminal_has_a_bold_header(capture: Path) -> None:
     sink.write({"a": 1})
     sink.close()
     assert stream.getvalue() == "\x1b[1ma\x1b[0m\n1\n"
+
+
+def test_columns_belong_to_csv_and_tables(run: Any, capture: Path) -> None:
+    said = run("decode", capture, "--columns", "packet", code=2).stderr
+    assert "--columns are for --csv and --table" in said
+    assert "names nothing" in run("decode", capture, "--csv", "--columns", ",", code=2).stderr
+    spaced = run("decode", capture, "--csv", "--columns", "frame_offset, packet").stdout
+    assert spaced.startswith("frame_offset,packet\n")
+    said = run("decode", capture, "--csv", "--columns", "PACKET", code=2).stderr
+    assert "is it packet?" in said
+
+
+def test_an_option_of_no_format_is_wrong_usage(run: Any, capture: Path) -> None:
+    said = run("decode", capture, "-O", "nrpe.strict=1", code=2).stderr
+    assert "no format 'nrpe'" in said
+
+
+@pytest.mark.parametrize("words", ["decode", "inspect", "encode", "convert --to json"])
+def test_a_file_that_cannot_be_read_is_named(
+    run: Any, capture: Path, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import builtins
+
+    class Broken(io.FileIO):
+        def readinto(self, buffer: Any) -> int:
+            raise OSError(5, "Input/output error")
+
+    real = builtins.open
+
+    def broken(name: Any, *how: Any, **more: Any) -> Any:
+        return io.BufferedReader(Broken(name)) if name == str(capture) else real(name, *how, **more)
+
+    monkeypatch.setattr(builtins, "open", broken)
+    assert f"{capture}: Input/output error" in run(*words.split(), capture, code=1).stderr

@@ -13,6 +13,8 @@ import wireloom
 from wireloom import demo
 from wireloom.framing import Frame, Problem
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def shown() -> str:

@@ -21,6 +21,8 @@ COMMANDS = [
     "encode",
 ]
 
+FILE_COMMANDS = ["verify", "verify --tshark", "dict show", "model show"]
+
 
 @pytest.mark.parametrize("words", COMMANDS)
 def test_an_empty_input_is_no_error_and_is_said(run: Any, tmp_path: Path, words: str) -> None:
@@ -34,3 +36,10 @@ def test_an_empty_file_goes_into_a_lake_without_an_error(run: Any, tmp_path: Pat
     path = tmp_path / "empty.bin"
     path.write_bytes(b"")
     run("pipeline", path, "-o", tmp_path / "lake", "--master", "none")
+
+
+@pytest.mark.parametrize("words", FILE_COMMANDS)
+def test_an_empty_file_is_no_error_and_is_said(run: Any, tmp_path: Path, words: str) -> None:
+    path = tmp_path / "empty"
+    path.write_bytes(b"")
+    assert "the input is empty\n" in run(*words.split(), path).stderr

@@ -35,8 +35,17 @@ def test_a_field_shows_its_typed_view_or_whatever_it_has() -> None:
         {"name": "B", "type": "t", "value": 1.5, "md": {"type": "decimal", "text": "1.50"}},
         {"name": "C", "type": "t", "values": [1, 2]},
         {"name": "D", "type": "t"},
+        {"name": "E", "type": "t", "data": "00ff"},
+        {"name": "F", "type": "t", "low": 1, "high": 2},
     ]
-    assert flatten({"fields": fields}) == {"A": "1", "B": "1.50", "C": "[1,2]", "D": ""}
+    assert flatten({"fields": fields}) == {
+        "A": "1",
+        "B": "1.50",
+        "C": "[1,2]",
+        "D": "",
+        "E": "00ff",
+        "F": '{"low":1,"high":2}',
+    }
 
 
 def test_fields_of_another_shape_stay_json() -> None:

@@ -220,4 +220,17 @@ def test_what_an_errors_row_names_is_shown_with_its_reason(
     shown = run("inspect", path, *where, code=1).stdout
     assert f"{row['format']} at byte {row['frame_offset']:,} of {row['stream']}" in shown
     assert row["reason"] in shown.splitlines()[0] or "✗" in shown
-    assert "there is nothing" in run("inspect", path, "--stream", "none", code=1).stderr
+    # The old words spoke of a place in a stream that there is not.
+    wrong = row["stream"][:-1]
+    said = run("inspect", path, "--stream", wrong, code=1).stderr
+    assert f"no stream '{wrong}'; there are '{wrong}" in said
+    behind = run("inspect", path, "--stream", row["stream"], "--offset", 10**9, code=1).stderr
+    assert f"nothing at or behind byte 1,000,000,000 of stream {row['stream']}" in behind
+
+
+def test_a_raw_file_has_no_streams_to_choose_from(run: Any, capture: Path) -> None:
+    assert "--stream is for captures" in run("inspect", capture, "--stream", "x", code=2).stderr
+
+
+def test_a_folder_is_no_file(run: Any, tmp_path: Path) -> None:
+    assert "is a folder; name a file" in run("inspect", tmp_path, code=2).stderr

@@ -101,3 +101,43 @@ def test_cells_are_cut_on_a_terminal_only(tmp_path: Path, monkeypatch: pytest.Mo
     lines = target.read_text().splitlines()
     assert "…" not in target.read_text()
     assert lines[-1].split() == ["x" * 1500, "150"]
+
+
+@pytest.mark.parametrize("suffix", [".json", ".csv", ".txt", ".parquet", ".pcap", ".pcapng", ".gz"])
+def test_frames_do_not_go_into_a_file_that_promises_something_else(
+    run: Any, capture: Path, suffix: str
+) -> None:
+    target = capture.parent / f"x{suffix}"
+    rows = capture.parent / "rows.jsonl"
+    run("decode", capture, "-o", rows)
+    for words in (("encode", rows), ("convert", capture, "--to", "nrep")):
+        said = run(*words, "-o", target, code=2).stderr
+        assert f"{suffix} says something else" in said
+        assert not target.exists()
+    run("convert", capture, "--to", "json", "-o", target)
+    assert target.read_bytes().startswith(b"{")
+
+
+def test_a_dash_is_stdout_in_all_commands(
+    run: Any, capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = run("decode", capture, "-o", "-").stdout
+    assert run("encode", "-o", "-", stdin=rows).stdout_bytes == capture.read_bytes()
+    converted = run("convert", capture, "--to", "nrep", "-o", "-")
+    assert converted.stdout_bytes == capture.read_bytes()
+    assert "<html" in run("inspect", capture, "--html", "-").stdout
+    run("generate", "-o", "x.pcap", "--messages", "1", "--schemas", "schemas")
+    fields = run("dict", "convert", "schemas/tss_fields.cf", "--to", "csv", "-o", "-")
+    assert fields.stdout.startswith("fid,")
+    assert "class ORDER" in run("model", "stub", "schemas/orders.blz", "-o", "-").stdout
+    assert not (tmp_path / "-").exists()
+
+
+@pytest.mark.parametrize("words", ["generate --messages 1", "encode", "decode"])
+def test_an_error_of_writing_names_the_file_that_was_asked_for(
+    run: Any, tmp_path: Path, words: str
+) -> None:
+    target = tmp_path / "none" / ("x.bin" if words != "decode" else "x.jsonl")
+    said = run(*words.split(), "-o", target, code=1, stdin=b"").stderr
+    assert f"Error: {target}: No such file" in said

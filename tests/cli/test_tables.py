@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import gc
 import io
 import json
 import subprocess
 import sys
 import threading
+from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any
 
@@ -440,5 +442,65 @@ def test_columns_that_are_empty_are_told(run: Any, tmp_path: Path) -> None:
     target = tmp_path / "x.parquet"
     columns = "SYM,N:i64,NOPE"
     result = run("decode", path, "--tables", "wide", "--columns", columns, "-o", target)
-    assert "note: no message has a value for N, NOPE" in result.stderr
+    assert "note: no message has a value that fits N, NOPE" in result.stderr
     assert "note: 3 values did not fit the type of their column" in result.stderr
+    result = run("decode", path, "--tables", "wide", "--columns", "SYM,NOPE", "--csv")
+    assert "note: no message has a value for NOPE" in result.stderr
+    result = run("decode", path, "--tables", "wide", "--columns", "SYM,NOPE", "--csv", "-n1")
+    assert "note: no message so far has a value for NOPE" in result.stderr
+    path.write_bytes(b"")
+    result = run("decode", path, "--tables", "wide", "--columns", "SYM", "--csv")
+    assert "note: no message has a value for SYM" in result.stderr
+
+
+def test_a_field_of_late_messages_has_its_type(run: Any, tmp_path: Path) -> None:
+    path, target = tmp_path / "x.bin", tmp_path / "x.parquet"
+    early = tibmsg.build({"SYM": "ABC", "A": 1, "B": 2, "C": 3}).encode()
+    late = tibmsg.build({"SYM": "ABC", "BID": Decimal("1.5")}).encode()
+    path.write_bytes(early * 2000 + late)
+    columns = ("--tables", "wide", "--columns", "A,B,C,BID", "-o", target, "--force")
+    for stdin in (None, path.read_bytes()):
+        run("decode", path if stdin is None else "-", *columns, stdin=stdin)
+        assert pq.read_table(target)["BID"].to_pylist()[-1] == Decimal("1.5")
+
+
+def test_text_is_written_where_it_is_asked_for(run: Any, tmp_path: Path) -> None:
+    path, target = tmp_path / "x.bin", tmp_path / "x.parquet"
+    path.write_bytes(tibmsg.build({"SYM": "ABC"}).encode())
+    tables = ("decode", path, "--tables", "fields", "--columns", "name", "--csv", "-o")
+    run(*tables, target)
+    assert target.read_text() == 'name\n"SYM"\n'
+    run(*tables, tmp_path / "x")
+    assert (tmp_path / "x").read_text() == 'name\n"SYM"\n'
+    assert "leave --csv out" in run(*tables, f"{tmp_path}/d/", code=2).stderr
+    assert not (tmp_path / "d").exists()
+
+
+def test_a_suffix_in_capitals_is_a_file(run: Any, tmp_path: Path) -> None:
+    path, target = tmp_path / "x.bin", tmp_path / "X.PARQUET"
+    path.write_bytes(tibmsg.build({"SYM": "ABC"}).encode())
+    run("decode", path, "--tables", "fields", "-o", target)
+    assert pq.read_table(target)["name"].to_pylist() == ["SYM"]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_what_is_abandoned_says_nothing_when_it_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    said: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", said.append)
+    gaps = table("gaps")
+    target = tmp_path / f"x{suffix}"
+    rows = pa.RecordBatch.from_pylist([{}] * 3, arrow_schema(gaps))
+
+    def interrupted() -> None:
+        with TableFiles(target, {"gaps": gaps}, force=False, file_bytes=None) as files:
+            files.write("gaps", rows)
+            files._writers["gaps"].flush()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    gc.collect()
+    assert said == []
+    assert list(tmp_path.iterdir()) == []

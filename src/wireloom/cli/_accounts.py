@@ -71,8 +71,9 @@ def left_out_lines(totals: Totals) -> Iterator[str]:
 class WideNotes:
     """What makes columns of the wide table emptier than expected."""
 
-    def __init__(self) -> None:
-        self._filled: dict[str, int] = {}
+    def __init__(self, columns: Iterable[str] = ()) -> None:
+        """Notes about these columns; those of the key, which every row has, are left out."""
+        self._filled = {name: 0 for name in columns if name not in (*_WIDE_KEY, "misfits")}
         self._misfits = 0
 
     def watch(self, found: Iterable[tuple[str, pa.RecordBatch]]) -> Iterator[Any]:
@@ -90,14 +91,21 @@ class WideNotes:
                 filled = len(column) - column.null_count
                 self._filled[name] = self._filled.get(name, 0) + filled
 
-    def lines(self) -> Iterator[str]:
-        """Which columns have no value, and how many values did not fit."""
+    def lines(self, is_stopped: bool = False) -> Iterator[str]:
+        """Which columns have no value, and how many values did not fit.
+
+        Args:
+            is_stopped: whether there are more rows, which were not asked for.
+        """
         empty = [escape(name) for name, number in self._filled.items() if not number]
         if empty:
-            yield f"note: no message has a value for {', '.join(empty)}"
+            so_far = " so far" if is_stopped else ""
+            what = "that fits" if self._misfits else "for"
+            yield f"note: no message{so_far} has a value {what} {', '.join(empty)}"
         if self._misfits:
             values = count(self._misfits, "value")
-            yield f"note: {values} did not fit the type of their column; misfits says where"
+            yield f"note: {values} did not fit the type of their column; misfits says where, "
+            "and NAME:TYPE in --columns chooses another type"
 
 
 def to_json(totals: Totals) -> dict[str, Any]:
@@ -132,6 +140,8 @@ def _sentence(account: Account, noun: str) -> str:
         line += f" + {account.gap:,} gap + {account.duplicate:,} duplicate"
     if account.missing:
         line += f"; {account.missing:,} bytes missing"
+    if account.bad_checksums:
+        line += f"; {count(account.bad_checksums, 'packet')} with a bad checksum"
     if account.conflict:
         line += (
             f"; {account.conflict:,} bytes read with a bad checksum that came again with a good one"

@@ -98,11 +98,14 @@ class LiveTable:
             self._is_complete = True
             return
         self._counts["events"] += 1
+        action = str(getattr(event.action, "name", event.action))
+        if action in ("RST", "RESET"):
+            self._rows.clear()  # no object of the class is left
+            return
         key: Any = event.value.key()
         if key is None:
             key = self._counts["events"]
         self._rows.pop(key, None)
-        action = str(getattr(event.action, "name", event.action))
         flat = flatten(event.value.to_values())
         self._columns |= dict.fromkeys(flat)
         self._rows[key] = action, {name: clip(cell, _MAX_CELL) for name, cell in flat.items()}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
-from wireloom.cli._input import PathOrDash, chunks, joined, open_stdin
+from wireloom.cli._input import PathOrDash, chunks, joined, naming, open_stdin
 from wireloom.cli._options import DecodeOptions, Decorator, Listed, apply
 from wireloom.cli._progress import total_size
 from wireloom.errors import OptionError
@@ -125,9 +125,10 @@ def looked_at(stream: BinaryIO, name: str) -> tuple[bool, BinaryIO]:
     It waits for no more bytes than it needs: somebody may be typing.
     """
     if stream.seekable():
-        start = stream.tell()
-        head = stream.read(_HEAD)
-        stream.seek(start)
+        with naming(stream):
+            start = stream.tell()
+            head = stream.read(_HEAD)
+            stream.seek(start)
         return is_capture(head), stream
     if isinstance(stream, io.BufferedReader) and _is_enough(head := stream.peek(_HEAD)):
         return is_capture(head), stream

@@ -82,5 +82,6 @@ class ChosenSink:
         click.echo(f"note: {text}", err=True)
 
     def _nearest(self, name: str) -> str:
-        near = get_close_matches(name, self._known, 1)
-        return f"; is it {escape(near[0])}?" if near else ""
+        known = {each.casefold(): each for each in self._known}
+        near = get_close_matches(name.casefold(), known, 1)
+        return f"; is it {escape(known[near[0]])}?" if near else ""

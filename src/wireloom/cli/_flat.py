@@ -80,7 +80,8 @@ def _field_cell(item: Row) -> str:
     for key in ("value", "value_hex", "values", "messages"):
         if key in item:
             return _cell(item[key])
-    return ""
+    rest = {key: value for key, value in item.items() if key not in ("name", "type")}
+    return _cell(next(iter(rest.values())) if len(rest) == 1 else rest) if rest else ""
 
 
 def _cell(value: Any) -> str:

@@ -23,6 +23,7 @@ __all__ = [
     "from_text",
     "joined",
     "lines",
+    "naming",
     "open_binary",
     "open_stdin",
     "skip",
@@ -82,10 +83,25 @@ def open_binary(name: str) -> Iterator[BinaryIO]:
             yield file
 
 
+@contextlib.contextmanager
+def naming(stream: BinaryIO) -> Iterator[None]:
+    """Errors of reading the stream say which file it was."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = getattr(stream, "name", None)
+        raise
+
+
 def chunks(stream: BinaryIO) -> Iterator[bytes]:
     """The stream in chunks: a pipe's bytes are passed on before a chunk is full."""
     read = cast("Callable[[int], bytes]", getattr(stream, "read1", stream.read))
-    while chunk := read(CHUNK):
+    while True:
+        with naming(stream):
+            chunk = read(CHUNK)
+        if not chunk:
+            return
         yield chunk
 
 

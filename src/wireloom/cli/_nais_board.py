@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from wireloom.cli._help import Command, examples
-from wireloom.cli._serving import needs_serve, service_options
+from wireloom.cli._serving import service_options
 from wireloom.services.nais.simulator_settings import BoardSettings
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ __all__ = ["board"]
 @service_options(BoardSettings)
 def board(settings: BoardSettings) -> None:
     """Be a board: take all types, switch LEDs, report events, and have faults on request."""
-    needs_serve()
     from wireloom.services._shell.program import run_program
     from wireloom.services.nais.simulator import Board
 

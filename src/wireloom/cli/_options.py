@@ -35,7 +35,9 @@ __all__ = [
     "decode_options",
     "force_option",
     "limit_option",
+    "output_file",
     "output_options",
+    "refuse_suffix",
     "suffix_of",
 ]
 
@@ -55,6 +57,9 @@ SUFFIXES: Mapping[str, Style] = {
 
 TABLE_SUFFIXES = (".parquet", ".arrow")
 """Suffixes of a single file with one table, which only some commands write."""
+
+_CAPTURE_SUFFIXES = (".pcap", ".pcapng", ".gz", ".zst")
+"""Suffixes of what is more than frames back to back: packets around them, or compressed."""
 
 JSON_SUFFIXES = tuple(suffix for suffix, style in SUFFIXES.items() if style == "json")
 
@@ -227,22 +232,39 @@ class OutputOptions:
     path: str | None
     """None is stdout."""
     force: bool
-    is_binary: bool = False
-    """Whether it is a Parquet or Arrow file, and the style does not matter."""
+    is_chosen: bool = False
+    """Whether the user named the style, so that the suffix of the file does not matter."""
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether it is a Parquet or Arrow file, and the style does not matter."""
+        return not self.is_chosen and suffix_of(self.path) in TABLE_SUFFIXES
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether the path is that of a folder, or ends like one."""
+        return self.path is not None and (
+            self.path.endswith(("/", os.sep)) or os.path.isdir(self.path)
+        )
 
 
 def _style(values: dict[str, Any], default: Style, folder: bool, files: bool) -> Style:
     """What the output looks like: as asked for, or as the suffix of the file says.
 
     Raises:
-        UsageError: nothing was asked for, and the suffix says nothing that this command writes.
+        UsageError: nothing was asked for, and the suffix says nothing that this command writes; or
+            rows of text were asked for, and a folder.
     """
     style: Style | None = values.pop("style")
-    if style is not None:
-        return style
     path: str = values["output"] or ""
     suffix = suffix_of(path)
     is_device = os.path.exists(path) and not os.path.isfile(path)  # and folders
+    if style is not None:
+        if folder and (os.path.isdir(path) or path.endswith(("/", os.sep))):
+            raise click.UsageError(
+                f"{escape(path)} is a folder, which gets Parquet files: leave --{style} out"
+            )
+        return style
     if not suffix or suffix in SUFFIXES or is_device or (folder and path.endswith(("/", os.sep))):
         return SUFFIXES.get(suffix, default)
     if files and suffix in TABLE_SUFFIXES:
@@ -277,7 +299,7 @@ def output_options(default: Style, folder: bool = False, files: bool = False) ->
         click.option(
             "-o",
             "--output",
-            type=PathOrDash(dir_okay=folder),
+            type=PathOrDash(dir_okay=folder, readable=False),
             help=text,
         ),
         force_option,
@@ -286,20 +308,37 @@ def output_options(default: Style, folder: bool = False, files: bool = False) ->
     def decorate(command: _Command) -> _Command:
         @wraps(command)
         def collected(**values: Any) -> Any:
-            is_free = values["style"] is None
+            is_chosen = values["style"] is not None
             style = _style(values, default, folder, files)
             path = values.pop("output")
-            writing = OutputOptions(
-                style,
-                None if path == "-" else path,
-                values.pop("force"),
-                is_free and suffix_of(path) in TABLE_SUFFIXES,
-            )
+            where = None if path == "-" else path
+            writing = OutputOptions(style, where, values.pop("force"), is_chosen)
             return command(writing=writing, **values)
 
         return apply(options, collected)
 
     return decorate
+
+
+def output_file(text: str = "Write to this file.") -> Decorator:
+    """``-o FILE`` of a command that writes one kind of thing."""
+    return click.option(
+        "-o", "--output", type=PathOrDash(dir_okay=False, readable=False), help=text
+    )
+
+
+def refuse_suffix(path: str | None) -> None:
+    """Refuse a suffix that promises something else than frames back to back.
+
+    Raises:
+        UsageError: it is that of a text, a table or a capture of packets.
+    """
+    suffix = suffix_of(path)
+    if suffix in (*SUFFIXES, *TABLE_SUFFIXES, *_CAPTURE_SUFFIXES):
+        raise click.UsageError(
+            f"{escape(str(path))}: this command writes frames back to back, and {suffix} says "
+            "something else; take another suffix, such as .bin"
+        )
 
 
 force_option = click.option("--force", is_flag=True, help="Overwrite files that exist.")

@@ -71,14 +71,14 @@ def _is_same_file(a: str, b: str) -> bool:
 
 @contextlib.contextmanager
 def text_output(path: str | None, force: bool, source: str | None = None) -> Iterator[IO[str]]:
-    """A text stream to write to: a new file, or stdout for None.
+    """A text stream to write to: a new file, or stdout for None and ``-``.
 
     Args:
         path: where to write.
         force: whether a file may be overwritten.
         source: the input, which is never overwritten.
     """
-    if path is None:
+    if path is None or path == "-":
         yield sys.stdout
     else:
         how = {"mode": "w", "encoding": "utf-8", "newline": "", "errors": "backslashreplace"}
@@ -88,8 +88,8 @@ def text_output(path: str | None, force: bool, source: str | None = None) -> Ite
 
 @contextlib.contextmanager
 def binary_output(path: str | None, force: bool, source: str | None = None) -> Iterator[IO[bytes]]:
-    """A binary stream to write to: a new file, or stdout for None, unless that is a terminal."""
-    if path is not None:
+    """A binary stream: a new file, or stdout for None and ``-``, unless that is a terminal."""
+    if path is not None and path != "-":
         with _created(path, force, source, mode="wb") as file:
             yield file
         return

@@ -16,6 +16,7 @@ from typing import IO, Any, Self
 
 import click
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from wireloom.cli._output import PART
 from wireloom.lake.parquet import GROUP_BYTES, GROUP_ROWS, parquet_writer, write_group
@@ -146,7 +147,7 @@ class _Writer:
         self._waiting_rows = self.waiting_bytes = 0
         if self._writer is None:
             self._open()
-        if self._suffix == ".parquet":
+        if self._suffix.lower() == ".parquet":
             write_group(self._writer, batches, self.schema)
         else:
             self._writer.write_table(pa.Table.from_batches(batches, self.schema))
@@ -160,7 +161,7 @@ class _Writer:
         hidden = target.with_name(f".{target.name}{PART}")
         self.renames.append((hidden, target))
         self._sink = pa.OSFile(os.fspath(hidden), "wb")
-        if self._suffix == ".parquet":
+        if self._suffix.lower() == ".parquet":
             self._writer = parquet_writer(self._sink, self.schema)
         else:
             options = pa.ipc.IpcWriteOptions(compression="zstd")
@@ -182,6 +183,8 @@ class _Writer:
 
     def abandon(self) -> None:
         """Remove what was written."""
+        if isinstance(self._writer, pq.ParquetWriter):
+            self._writer.is_open = False  # or its destructor writes to the closed file
         if self._sink is not None and not self._sink.closed:
             self._sink.close()
         for hidden, _ in self.renames:
@@ -215,7 +218,7 @@ class TableFiles:
             UsageError: something exists already, and must not be replaced.
         """
         self.target = target
-        self.is_folder = target.suffix not in FILE_SUFFIXES or target.is_dir()
+        self.is_folder = target.suffix.lower() not in FILE_SUFFIXES or target.is_dir()
         self._old: list[Path] = []
         self._left: list[Path] = []
         self._is_new = False
@@ -228,7 +231,7 @@ class TableFiles:
             name: _Writer(
                 target / name if self.is_folder else target.with_suffix(""),
                 suffix,
-                file_schema(table, suffix),
+                file_schema(table, suffix.lower()),
                 file_bytes if self.is_folder else None,
             )
             for name, table in tables.items()

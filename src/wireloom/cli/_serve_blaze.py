@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from wireloom.cli._help import Command, examples
-from wireloom.cli._serving import needs_serve, service_options
+from wireloom.cli._serving import service_options
 from wireloom.services.blaze.settings import BrokerSettings
 
 __all__ = ["blaze"]
@@ -26,7 +26,6 @@ def blaze(settings: BrokerSettings) -> None:
     {"event": "ready", "listen": "HOST:PORT", "metrics": "HOST:PORT", ...}. SIGTERM lets
     transactions end and says goodbye to clients; a second one ends it at once.
     """
-    needs_serve()
     from wireloom.services._shell.program import Service, run_program
     from wireloom.services.blaze.broker import Broker
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from wireloom.cli._help import Command, examples
-from wireloom.cli._serving import needs_serve, service_options
+from wireloom.cli._serving import service_options
 from wireloom.services.nais.settings import JunctionSettings
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ def nais(settings: JunctionSettings, again: Callable[[], JunctionSettings]) -> N
     When it serves, it writes one line to stdout: {"event": "ready", "lines": {NAME: ADDRESS, ...}}.
     SIGHUP reads the configuration again; lines that did not change keep their connections.
     """
-    needs_serve()
     from wireloom.services._shell.program import run_program
     from wireloom.services.nais.junction import Junction
 

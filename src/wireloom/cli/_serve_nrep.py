@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from wireloom.cli._help import Command, examples
-from wireloom.cli._serving import needs_serve, service_options
+from wireloom.cli._serving import service_options
 from wireloom.services.nrep.settings import EntryPointSettings
 
 __all__ = ["nrep"]
@@ -27,7 +27,6 @@ def nrep(settings: EntryPointSettings) -> None:
     "discovery": "HOST:PORT", "fingerprint": "SHA-256 of the certificate", ...}. SIGTERM takes
     nothing new and lets open sockets end; a second one ends it at once.
     """
-    needs_serve()
     from wireloom.services._shell.program import Service, run_program
     from wireloom.services.nrep.entrypoint import EntryPoint
 

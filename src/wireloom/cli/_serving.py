@@ -14,13 +14,13 @@ from wireloom.errors import OptionError, SourceError
 if TYPE_CHECKING:
     from wireloom.services._shell.settings import Option
 
-__all__ = ["needs_serve", "service_options"]
+__all__ = ["service_options"]
 
 T = TypeVar("T")
 _Command = Callable[..., Any]
 
 
-def needs_serve() -> None:
+def _needs_serve() -> None:
     """Check that what live services need is installed.
 
     Raises:
@@ -44,6 +44,7 @@ class Checked(Protocol):
 
         Raises:
             OptionError: they are not consistent.
+            SourceError: a file that they name cannot be used.
         """
         ...
 
@@ -101,7 +102,13 @@ def service_options(
     """
 
     def decorate(function: Callable[..., None]) -> _Command:
-        from wireloom.services._shell.settings import build, options, read_config
+        from wireloom.services._shell.settings import (
+            MisplacedError,
+            build,
+            line_of,
+            options,
+            read_config,
+        )
 
         def command(config: str | None, check_config: bool, **given: Any) -> None:
             chosen = {
@@ -122,8 +129,12 @@ def service_options(
                 except OptionError as error:
                     if config is None:
                         raise
-                    raise SourceError(error.reason, file=config) from error
+                    line = 0
+                    if isinstance(error, MisplacedError):
+                        line = line_of(Path(config).read_text("utf-8"), error.path)
+                    raise SourceError(error.reason, file=config, line=line) from error
 
+            _needs_serve()
             if check_config and config is None:
                 raise click.UsageError("--check-config needs --config")
             found = settings()

@@ -36,18 +36,14 @@ if TYPE_CHECKING:
     from wireloom.cli._parquet import TableFiles
     from wireloom.tabulate import Settings, Totals
 
-__all__ = ["FILES", "Wanted", "batches", "is_for_tables", "write_tables"]
+__all__ = ["FILES", "Wanted", "batches", "is_for_tables", "split_names", "write_tables"]
 
 FILES = TABLE_SUFFIXES
 
 
-def is_for_tables(path: str | None, tables: str | None) -> bool:
+def is_for_tables(writing: OutputOptions, tables: str | None) -> bool:
     """Whether the output is tables, not messages."""
-    if tables is not None:
-        return True
-    if path is None:
-        return False
-    return path.endswith(("/", os.sep)) or os.path.isdir(path) or suffix_of(path) in FILES
+    return tables is not None or writing.is_binary or writing.is_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +64,8 @@ class Wanted:
         """
         from wireloom.tables import table_names
 
-        listed = _split(tables) if tables else ()
-        chosen = _split(columns) if columns else None
+        listed = split_names(tables) if tables else ()
+        chosen = None if columns is None else split_names(columns)
         if not listed:
             listed = table_names() if chosen is None else ("wide", "errors")
         if chosen is None:
@@ -84,10 +80,18 @@ class Wanted:
         return cls(listed, None, {listed[0]: chosen})
 
 
-def _split(text: str) -> tuple[str, ...]:
+def split_names(text: str) -> tuple[str, ...]:
+    """The names in a list with commas, each once.
+
+    Raises:
+        UsageError: there are none.
+    """
     # Not at the comma of decimal(18,4).
     parts = (part.strip() for part in re.split(r",(?![^(]*\))", text))
-    return tuple(dict.fromkeys(part for part in parts if part))
+    found = tuple(dict.fromkeys(part for part in parts if part))
+    if not found:
+        raise click.UsageError(f"{escape(text)!r} names nothing")
+    return found
 
 
 def batches(
@@ -149,18 +153,20 @@ def write_tables(
 ) -> Totals:
     """Write the tables of captures where the output options say."""
     from wireloom.tabulate import Totals
-    from wireloom.tabulate.reading import sampled
+    from wireloom.tabulate.tabulation import sampled
 
     settings, sources = sampled(settings, sources)
-    totals, notes = Totals(), WideNotes()
+    fields = settings.table("wide").names if "wide" in wanted.tables else ()
+    totals, notes = Totals(), WideNotes(fields)
     started = time.monotonic()
-    # A path without a suffix of a text or file is a folder: tables were asked for.
-    if writing.path is None or suffix_of(writing.path) in SUFFIXES:
+    is_stopped = False
+    if _is_text(writing):
         found = notes.watch(batches(names, sources, settings, workers, quiet, totals))
-        _write_rows(found, wanted, settings, writing, limit, names)
+        is_stopped = _write_rows(found, wanted, settings, writing, limit, names)
     else:
         if limit is not None:
             raise click.UsageError("--limit is for rows of text, not for files of tables")
+        assert writing.path is not None  # which would be text
         _check_target(writing.path, wanted, names)
         # Writing files is several times slower than decoding in one thread: more threads would only
         # fill memory with rows that wait.
@@ -169,9 +175,18 @@ def write_tables(
         if not quiet:
             _show_files(files, time.monotonic() - started)
     if not quiet:
-        for line in notes.lines():
+        for line in notes.lines(is_stopped):
             click.echo(line, err=True)
     return totals
+
+
+def _is_text(writing: OutputOptions) -> bool:
+    """Whether rows of text are written: a path that says nothing is a folder of tables."""
+    if writing.is_folder:
+        return False
+    if writing.path is None or writing.is_chosen or suffix_of(writing.path) in SUFFIXES:
+        return True
+    return os.path.exists(writing.path) and not os.path.isfile(writing.path)  # a device or a pipe
 
 
 def _check_target(path: str, wanted: Wanted, sources: Sequence[str]) -> None:
@@ -230,8 +245,11 @@ def _write_rows(
     writing: OutputOptions,
     limit: int | None,
     sources: Sequence[str],
-) -> None:
-    """Rows as JSON lines, CSV or a table; with several tables, each row names its own."""
+) -> bool:
+    """Rows as JSON lines, CSV or a table; with several tables, each row names its own.
+
+    Returns whether the limit ended them.
+    """
     source = sources[0] if len(sources) == 1 else None
     with contextlib.ExitStack() as stack:
         sink: CsvTables | RowTables
@@ -249,8 +267,9 @@ def _write_rows(
             if left is not None:
                 left -= rows.num_rows
             if left == 0:
-                break
+                return True
             sink.flush()
+    return False
 
 
 class RowTables:

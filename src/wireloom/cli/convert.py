@@ -30,6 +30,8 @@ from wireloom.cli._options import (
     decode_options,
     force_option,
     limit_option,
+    output_file,
+    refuse_suffix,
     suffix_of,
 )
 from wireloom.cli._output import binary_output, text_output
@@ -77,7 +79,7 @@ _Item = tuple[str, Message | str]
     help="Dictionary to write qform with; --dictionary when left out.",
 )
 @click.option("--no-loss", is_flag=True, help="Exit with 1 if anything is lost.")
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write to this file.")
+@output_file()
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar and no report.")
 @force_option
 def command(
@@ -102,6 +104,8 @@ def command(
     """
     if _needs_dictionary(to) and not (target or "dictionary" in reading.given):
         raise click.UsageError(f"a {to} is made with a dictionary: --to-dictionary FILE")
+    if to != "json":
+        refuse_suffix(output)
     report = _Report()
     with ExitStack() as stack:
         items = _items(source, to, reading, capturing, quiet, stack)

@@ -121,10 +121,10 @@ def command(
     With a folder for output or with --tables the output is tables: frames, blaze, nais, nrep,
     messages, fields, errors, gaps, accounting; and wide, with the fields that --columns names.
     """
-    from wireloom.cli._tablewriting import Wanted, is_for_tables, write_tables
+    from wireloom.cli._tablewriting import Wanted, is_for_tables, split_names, write_tables
 
     names = sources or ("-",)
-    if is_for_tables(writing.path, tables):
+    if is_for_tables(writing, tables):
         if errors is not None:
             raise click.UsageError("what cannot be read is in the table errors; leave --errors out")
         wanted = Wanted.from_texts(tables, columns)
@@ -146,7 +146,12 @@ def command(
     else:
         if file_size is not None:
             raise click.UsageError("--file-size is for files of tables: add -o FOLDER/")
-        chosen = columns.split(",") if columns else None
+        chosen = None if columns is None else list(split_names(columns))
+        if chosen is not None and writing.style == "json":
+            raise click.UsageError(
+                "--columns are for --csv and --table, or for --tables; a line of JSON has all of "
+                "its message"
+            )
         job = _Job(writing, chosen, errors, limit, nested, quiet)
         totals, lines = _decode_messages(names, reading, capturing, job)
     if not quiet:

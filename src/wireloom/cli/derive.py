@@ -50,7 +50,7 @@ _LISTS = ("subject_fields",)
     "other",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Any other option of the tables: price, volume, subject_fields, network.",
+    help="Any other option of the tables: price, volume, subject_fields, network, reset.",
 )
 @click.option(
     "--date",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from wireloom.cli._capture import say_if_empty
 from wireloom.cli._help import Group, examples
 from wireloom.cli._input import chunks, lines, open_binary
 from wireloom.cli._options import (
@@ -16,6 +17,7 @@ from wireloom.cli._options import (
     OutputOptions,
     apply,
     force_option,
+    output_file,
     output_options,
     suffix_of,
 )
@@ -99,6 +101,9 @@ def show(
                 sink.write(row)
                 shown += 1
     if not shown:
+        if name is None and not fid:
+            say_if_empty(0)
+            return
         click.echo("no such entry", err=True)
         raise click.exceptions.Exit(1)
 
@@ -139,7 +144,7 @@ def check(source: str, errors_only: bool, **how: Any) -> None:
 @click.option(
     "--to", type=click.Choice(["cfile", "json", "csv"]), help="As -o's suffix says when left out."
 )
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write to this file.")
+@output_file()
 @force_option
 def convert(source: str, to: str | None, output: str | None, force: bool, **how: Any) -> None:
     """Turn a dictionary into a cfile, JSON lines or CSV.

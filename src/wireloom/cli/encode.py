@@ -10,7 +10,7 @@ import click
 from wireloom.cli._capture import say_if_empty
 from wireloom.cli._help import Command, examples
 from wireloom.cli._input import chunks, file_argument, lines, open_binary
-from wireloom.cli._options import force_option
+from wireloom.cli._options import force_option, output_file, refuse_suffix
 from wireloom.cli._output import binary_output, text_output
 from wireloom.cli._rows import from_row, parse_row
 from wireloom.errors import WireloomError
@@ -29,7 +29,7 @@ __all__ = ["command"]
     ),
 )
 @file_argument
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write to this file.")
+@output_file()
 @click.option("--hex", "as_hex", is_flag=True, help="Write hex, one message per line.")
 @force_option
 def command(source: str, output: str | None, as_hex: bool, force: bool) -> None:
@@ -38,6 +38,8 @@ def command(source: str, output: str | None, as_hex: bool, force: bool) -> None:
     Lines that cannot be encoded are named on stderr, the others are written; the exit status is
     then 1. Problems and nested messages among decode's lines are left out.
     """
+    if not as_hex:
+        refuse_suffix(output)
     failures = number = 0
     with ExitStack() as stack:
         stream = stack.enter_context(open_binary(source))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -74,7 +73,8 @@ def _scenarios() -> tuple[str, ...]:
 @click.option(
     "--faults",
     metavar="KIND=SHARE,…",
-    help="Share of packets with each fault: loss, reorder, duplicates, corruption, cut; 0.01, 1%.",
+    help="Share of packets with each fault, such as 0.01 or 1%: loss, reorder, duplicates, "
+    "corruption, cut; offload and zero: checksums as network cards leave them.",
 )
 @click.option("--one-way", is_flag=True, help="Capture only what servers send.")
 @click.option(
@@ -136,11 +136,8 @@ def command(
     total = size if size is not None else None if messages is not None else _DEFAULT_SIZE
     with byte_bar(total, quiet) as show:
         settings["progress"] = show
-        if output == "-":
-            with binary_output(None, force) as file:
-                manifest = generate(cast("BinaryIO", file), chosen or None, **settings)
-        else:
-            manifest = _to_file(output, force, chosen, settings)
+        with binary_output(output, force) as file:
+            manifest = generate(cast("BinaryIO", file), chosen or None, **settings)
     is_free = output != "-"
     if as_json:
         click.echo(json.dumps(manifest.to_dict(), indent=2), err=not is_free)
@@ -150,25 +147,6 @@ def command(
     if not quiet:
         for option, path in files.items():
             click.echo(f"to read it: --{option} {escape(str(path))}", err=True)
-
-
-def _to_file(path: str, force: bool, chosen: list[str], settings: dict[str, Any]) -> Manifest:
-    """Write under a temporary name: there is never an unfinished capture."""
-    from wireloom.generate import generate
-
-    if os.path.exists(path) and not os.path.isfile(path):
-        with open(path, "wb") as device:
-            return generate(device, chosen or None, **settings)
-    if os.path.exists(path) and not force:
-        raise click.UsageError(f"{escape(path)} exists; overwrite it with --force")
-    hidden = Path(path).with_name(f".{Path(path).name}.part")
-    try:
-        with hidden.open("wb") as file:
-            manifest = generate(file, chosen or None, **settings)
-        hidden.replace(path)
-    finally:
-        hidden.unlink(missing_ok=True)
-    return manifest
 
 
 def _container(given: str | None, output: str) -> tuple[str, str]:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from itertools import chain, islice
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -22,7 +23,7 @@ from wireloom.cli._capture import (
 from wireloom.cli._formatoptions import ReadingCommand
 from wireloom.cli._help import examples
 from wireloom.cli._hex import HexError, parse_hex
-from wireloom.cli._input import chunks, from_text, joined, open_binary, skip
+from wireloom.cli._input import PathOrDash, chunks, from_text, joined, open_binary, skip
 from wireloom.cli._options import DecodeOptions, decode_options, force_option, limit_option
 from wireloom.cli._output import show, text_output
 from wireloom.cli._sizes import show_time
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
     from wireloom.tabulate.opening import Captured, CaptureReader
 
 __all__ = ["command"]
+
+_MAX_STREAMS = 1000
+"""Streams whose names are kept to suggest one."""
+_SHOWN_STREAMS = 3
 
 
 @dataclass(slots=True)
@@ -77,7 +82,12 @@ class _Section:
 @click.option(
     "--color/--no-color", "colour", default=None, help="Colours; by default on a terminal."
 )
-@click.option("--html", "page", type=click.Path(dir_okay=False), help="Write an HTML page instead.")
+@click.option(
+    "--html",
+    "page",
+    type=PathOrDash(dir_okay=False, readable=False),
+    help="Write an HTML page instead.",
+)
 @force_option
 def command(
     source: tuple[str, ...],
@@ -102,35 +112,59 @@ def command(
 
     with ExitStack() as stack:
         is_capture, data = _open(source, is_hex, stack)
+        if stream is not None and not is_capture:
+            raise click.UsageError("--stream is for captures: these bytes are one stream")
         base = 0 if is_capture else offset
         if not is_capture:
             data = joined(skip(chunks(data), offset), data.name)
         capture = open_messages([data], reading, capturing, nested=nested)
         every = (each for each in capture.read(decode=False) if not isinstance(each, Gap))
-        found = _chosen(every, stream, offset) if is_capture else every
+        streams: dict[str, None] = {}
+        found = _chosen(every, stream, offset, streams) if is_capture else every
         sections = _sections(capture, islice(found, limit), nested, base)
         shown, failed = _write_page(page, force, sections) if page else _print(sections, colour)
         is_empty = not offset and not capture.capture.progress.done
     if is_empty:
         say_if_empty(0)
     elif not shown:
-        where = f" of stream {escape(stream)}" if stream else ""
+        where = ""
+        if stream is not None:
+            if stream not in streams:
+                raise click.ClickException(_no_stream(stream, list(streams)))
+            where = f" of stream {escape(stream)}"
         raise click.ClickException(f"there is nothing at or behind byte {offset:,}{where}")
     if failed:
         raise click.exceptions.Exit(1)
 
 
-def _chosen(found: Iterator[Captured], stream: str | None, offset: int) -> Iterator[Captured]:
-    """The records of a stream, or of all, from the one that has the byte at that offset."""
+def _chosen(
+    found: Iterator[Captured], stream: str | None, offset: int, streams: dict[str, None]
+) -> Iterator[Captured]:
+    """The records of a stream, or of all, from the one that has the byte at that offset.
+
+    The names of some streams that are met are put into `streams`, and always that of the chosen.
+    """
     for each in found:
+        if each.stream is not None and (each.stream == stream or len(streams) < _MAX_STREAMS):
+            streams[each.stream] = None
         if (stream is None or each.stream == stream) and each.offset + each.length > offset:
             yield each
+
+
+def _no_stream(name: str, known: list[str]) -> str:
+    """What is said of a stream that is not there: with the nearest names first."""
+    near = get_close_matches(name, known, _SHOWN_STREAMS, 0) or known[:_SHOWN_STREAMS]
+    listed = "; ".join(f"'{escape(each)}'" for each in near)
+    more = f" and {len(known) - len(near):,} more" if len(known) > len(near) else ""
+    return f"no stream '{escape(name)}'; there are {listed or 'none'}{more}"
 
 
 def _open(source: tuple[str, ...], is_hex: bool | None, stack: ExitStack) -> tuple[bool, BinaryIO]:
     """Whether it is a capture, and the bytes: of a file or stdin, or written down as hex."""
     name = source[0] if len(source) == 1 else ""
     try:
+        if os.path.isdir(name):
+            raise click.UsageError(f"{escape(name)} is a folder; name a file")
         if not source or name == "-" or os.path.exists(name):
             file = stack.enter_context(open_binary(name or "-"))
             is_capture, stream = looked_at(file, name or "-")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from wireloom.cli._capture import say_if_empty
 from wireloom.cli._help import Group, examples
-from wireloom.cli._options import OutputOptions, force_option, output_options
+from wireloom.cli._options import OutputOptions, force_option, output_file, output_options
 from wireloom.cli._output import text_output
 from wireloom.cli._sinks import open_sink
 from wireloom.errors import SourceError
@@ -79,7 +80,9 @@ def show(source: str, paths: tuple[str, ...], name: str | None, writing: OutputO
     """
     model = _load(source, paths)
     entities = [entity for entity in model.entities if name in (None, entity.name)]
-    if not entities:
+    if not model.entities:
+        say_if_empty(os.path.getsize(source))
+    elif not entities:
         known = ", ".join(entity.name for entity in model.entities)
         raise click.UsageError(f"the model has no {escape(str(name))!r}; it has {known}")
     with open_sink(writing, _COLUMNS, source) as sink:
@@ -96,9 +99,7 @@ def show(source: str, paths: tuple[str, ...], name: str | None, writing: OutputO
 )
 @click.argument("source", metavar="FILE", type=click.Path(exists=True, dir_okay=False))
 @_path
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False), help="Write to this file, ending in .pyi."
-)
+@output_file("Write to this file, ending in .pyi.")
 @click.option(
     "--module",
     "is_module",
@@ -116,6 +117,7 @@ def stub(
     """
     from wireloom.formats.blaze.stub import stub_of
 
+    output = None if output == "-" else output
     if output is not None and not output.endswith(".pyi"):
         raise click.UsageError("a stub ends in .pyi")
     if is_module and (output is None or paths):

@@ -182,6 +182,7 @@ def status(**options: Any) -> None:
     async def work(client: Client) -> None:
         from wireloom.formats.nrep.certificates import fingerprint
         from wireloom.formats.nrep.extensions import Feature
+        from wireloom.services._shell.addresses import Address
 
         connection = await client.connected()
         features = connection.session.features
@@ -189,7 +190,7 @@ def status(**options: Any) -> None:
         tls = connection.transport.get_extra_info("ssl_object")
         peer = connection.transport.get_extra_info("peername")
         said: dict[str, Any] = {
-            "entry": f"{peer[0]}:{peer[1]}",
+            "entry": str(Address.of_socket(peer)),
             "tls": tls.version() if tls is not None else None,
             "fingerprint": fingerprint(tls.getpeercert(True)) if tls is not None else None,
             "features": [each.name.lower() for each in features if each.name],

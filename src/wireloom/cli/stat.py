@@ -157,10 +157,12 @@ def _headline(found: Statistics, names: Sequence[str]) -> str:
 
 def _formats(totals: Totals) -> Iterator[str]:
     parts = ("captured", "= decoded", "+ quarantined", "+ gap", "+ duplicate", "sum", "missing")
-    has_conflicts = totals.conflict > 0
+    has_conflicts, has_bad = totals.conflict > 0, totals.bad_checksums > 0
     rows: list[tuple[str, ...]] = [("format", "streams", "frames", *parts)]
     if has_conflicts:
         rows[0] += ("conflict",)
+    if has_bad:
+        rows[0] += ("bad checksums",)
     named = {format or UNKNOWN: account for format, account in totals.formats.items()}
     listed: list[tuple[str, Account]] = [*sorted(named.items()), ("all", totals)]
     for name, sums in listed:
@@ -168,7 +170,9 @@ def _formats(totals: Totals) -> Iterator[str]:
         more = (sums.gap, sums.duplicate)
         cells = [f"{number:,}" for number in (*numbers, *more)]
         checked = "ok" if sums.is_balanced else "WRONG"
-        last = (f"{sums.conflict:,}",) if has_conflicts else ()
+        last = [f"{sums.conflict:,}"] if has_conflicts else []
+        if has_bad:
+            last.append(f"{sums.bad_checksums:,}")
         rows.append((name, *cells, checked, f"{sums.missing:,}", *last))
     yield from _grid(rows)
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from wireloom.cli._capture import say_if_empty
 from wireloom.cli._help import Command, examples
+from wireloom.cli._progress import total_size
 from wireloom.cli._sizes import count
 from wireloom.view import clip, escape
 
@@ -46,6 +48,8 @@ def command(files: tuple[Path, ...], verbose: bool, tshark: bool) -> None:
     if the missing bytes come later, and never before; where that is the first difference, it is
     noted and does not count as a failure.
     """
+    if total_size([str(file) for file in files]) == 0:
+        say_if_empty(0)
     if tshark:
         _compare(files, verbose)
         return
