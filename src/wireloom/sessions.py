@@ -202,6 +202,7 @@ class BaseSession(ABC, Generic[State, Trigger, Event]):
         self._state: State = self.transitions.start
         self._unsent: list[bytes] = []
         self._timers: Timers[Trigger] = Timers()
+        self._is_closed = False
 
     @property
     def state(self) -> State:
@@ -211,7 +212,7 @@ class BaseSession(ABC, Generic[State, Trigger, Event]):
     @property
     def is_closed(self) -> bool:
         """Whether it is over. Send what is left of `data_to_send`, then close the transport."""
-        return self._state in self.transitions.final
+        return self._is_closed
 
     @property
     def unsent(self) -> int:
@@ -263,7 +264,8 @@ class BaseSession(ABC, Generic[State, Trigger, Event]):
             StateError: the trigger is not allowed in this state.
         """
         self._state = self.transitions.after(self._state, trigger)
-        if self.is_closed:
+        self._is_closed = self._state in self.transitions.final
+        if self._is_closed:
             self._timers.clear()
 
     def _send(self, data: bytes) -> None:

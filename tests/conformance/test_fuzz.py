@@ -17,6 +17,7 @@ def fuzz(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
 
 
+@pytest.mark.slow
 def test_a_short_run_finds_nothing() -> None:
     few = ("--mutants", "300", "--captures", "20", "--jobs", "1")
     done = fuzz("--format", "nrep", *few, "--no-growth", "--no-tables")
@@ -43,6 +44,7 @@ def growth(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return found
 
 
+@pytest.mark.slow
 def test_quadratic_time_is_noticed(growth: ModuleType) -> None:
     def quadratic(data: bytes) -> None:
         for _ in range(len(data) // 64):

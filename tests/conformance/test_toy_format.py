@@ -53,7 +53,7 @@ def test_the_checks_of_formats_run_on_it(check: conformance.FormatCheck) -> None
 
 def test_strategies_know_its_packets() -> None:
     get("toy")
-    assert [cls.name for cls in packet_classes("toy")] == ["SAY", "MOVE", "HOP"]
+    assert [cls.name for cls in packet_classes("toy")] == ["SAY", "MOVE", "HOP", "MARK"]
 
 
 def test_the_command_line_knows_it() -> None:

@@ -109,6 +109,7 @@ def base(tmp_path: Path) -> Path:
     return made.path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "can_exchange"),
     [

@@ -92,6 +92,7 @@ def test_an_engine_reads_the_folders_as_they_are(made: Path, engine: Read) -> No
     check(lake, engine)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_engine_sees_neither_what_was_replaced_nor_what_is_staged(
     lake: Lake, made: Path, tmp_path: Path, engine: Read

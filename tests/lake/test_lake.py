@@ -82,6 +82,7 @@ def test_the_log_says_what_is_in_a_file(lake: Lake) -> None:
     assert lake.history()[0].notes == {"why": "test"}
 
 
+@pytest.mark.slow
 def test_only_one_process_writes_at_a_time(lake: Lake) -> None:
     code = (
         "import sys; from wireloom.lake import Lake\n"
@@ -194,6 +195,7 @@ def test_files_roll_at_the_target_size(lake: Lake) -> None:
     assert len(visible_rows(lake.path)) == 400
 
 
+@pytest.mark.slow
 def test_many_days_do_not_open_many_files(lake: Lake) -> None:
     days = 120
     rows = [("a", row, NOVEMBER + row % days * DAY_NS) for row in range(3 * days)]

@@ -116,6 +116,7 @@ def captured_rows(events: Iterable[Event], format: str, *, include_raw: bool = F
     found: Rows = {}
     streams: dict[int, list[_Segment]] = {}
     dropped: dict[int, list[dict[str, Any]]] = {}
+    suspects: dict[int, list[tuple[int, int]]] = {}
     for event in events:
         if isinstance(event, Damage):
             _add(found, "errors", _damage(event))
@@ -144,6 +145,9 @@ def captured_rows(events: Iterable[Event], format: str, *, include_raw: bool = F
                 },
             )
         elif isinstance(event, Suspect):
+            if not segments or event.offset >= segments[-1].offset + len(segments[-1].data):
+                place = event.offset, event.offset + event.length
+                suspects.setdefault(event.stream.number, []).append(place)
             key = _key(event.stream, event.offset, event.length, _known(event.ts_ns))
             row = {
                 "layer": "stream",
@@ -166,7 +170,9 @@ def captured_rows(events: Iterable[Event], format: str, *, include_raw: bool = F
                 key | row | {"field": "", "raw": event.data}
             )
         else:
-            _stream(found, event, segments, dropped.get(event.stream.number, []), format)
+            number = event.stream.number
+            noted = dropped.get(number, []), suspects.get(number, [])
+            _stream(found, event, segments, *noted, format)
     if not include_raw:
         for row in found.get("frames", []):
             row["raw"] = None
@@ -223,7 +229,12 @@ def _records(segment: _Segment, format: str, is_udp: bool) -> Iterator[tuple[Any
 
 
 def _stream(
-    found: Rows, end: StreamEnd, segments: list[_Segment], dropped: list[Any], format: str
+    found: Rows,
+    end: StreamEnd,
+    segments: list[_Segment],
+    dropped: list[Any],
+    suspects: list[tuple[int, int]],
+    format: str,
 ) -> None:
     stream = end.stream
     sums = {"decoded": 0, "quarantined": sum(len(row["raw"]) for row in dropped), "gap": 0}
@@ -255,7 +266,9 @@ def _stream(
                     row |= {"failed_at": at, "field": record.path}
                 errors.append(key | row)
             elif isinstance(record, Frame):
-                error = _frame(found, key, record.data, format)
+                stop = offset + len(record.data)
+                is_suspect = any(first < stop and offset < last for first, last in suspects)
+                error = _frame(found, key, record.data, format, is_suspect)
                 frames += error is None
                 sums["quarantined" if error else "decoded"] += len(record.data)
                 if error is not None:
@@ -278,14 +291,18 @@ def _stream(
             "frames": frames,
             "packets": counts.packets,
             "conflict": counts.conflict,
+            "bad_checksums": counts.bad_checksums,
         },
     )
 
 
-def _frame(found: Rows, key: dict[str, Any], data: bytes, format: str) -> dict[str, Any] | None:
+def _frame(
+    found: Rows, key: dict[str, Any], data: bytes, format: str, is_suspect: bool
+) -> dict[str, Any] | None:
     """The rows of a frame; if it cannot be read, the row of `errors` instead."""
     is_message = format in message_formats()
-    frame = key | {"format": format, "type_code": None, "type_name": None, "raw": data}
+    frame = key | {"format": format, "type_code": None, "type_name": None}
+    frame |= {"is_suspect": is_suspect, "raw": data}
     try:
         if is_message:
             made = [frame_rows(data, format)]

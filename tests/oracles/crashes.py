@@ -18,12 +18,17 @@ from pathlib import Path
 from random import Random
 from typing import Final, Literal
 
+from oracles.lakes import lake_tables
 from wireloom.captures import packet_ranges
+from wireloom.generate import Faults, generate
 
 __all__ = [
+    "COMMITS",
     "TARGETS",
     "Kills",
     "Target",
+    "captures_to_kill",
+    "check_lake",
     "kill_until_done",
     "rotated",
     "start",
@@ -227,3 +232,28 @@ def _below(pid: int) -> Iterator[int]:
     for child in children:
         yield int(child)
         yield from _below(int(child))
+
+
+# --- what is killed, and what must be left --------------------------------------------------------
+
+COMMITS: Final = ("--split-bytes", "30000", "--commit-bytes", "90000", "-q")
+
+
+def captures_to_kill(folder: Path) -> Path:
+    """Damaged captures in a folder, complete also for a pipeline that follows them."""
+    damaged = Faults(corruption=0.01)
+    for number in range(3):
+        path = folder / f"{number}.bin"
+        generate(path, ["tibmsg"], size=90_000, container="raw", seed=number, faults=damaged)
+    lossy = Faults(loss=0.01, reorder=0.02)
+    generate(folder / "p.pcap", ["tibrv", "nrep"], size=90_000, container="pcap", faults=lossy)
+    for path in folder.iterdir():
+        os.utime(path, ns=(10**18, 10**18))
+    return folder
+
+
+def check_lake(lake: Path, undisturbed: dict[str, list[str]]) -> None:
+    """The lake has the tables of one that nothing disturbed, and nothing beside them."""
+    assert lake_tables(lake) == undisturbed
+    staging = lake / "_wireloom" / "staging"
+    assert not staging.exists() or not any(staging.iterdir())

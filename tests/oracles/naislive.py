@@ -173,6 +173,10 @@ class Program:
     def signal(self, number: int) -> None:
         self._process.send_signal(number)
 
+    def ended(self, within_s: float) -> int:
+        """Its exit status, without reading what it says."""
+        return self._process.wait(within_s)
+
     def kill(self) -> None:
         self._process.kill()
         self._process.communicate(timeout=20)
@@ -183,7 +187,11 @@ class Program:
             self._process.terminate()
         out, err = self._process.communicate(timeout=30)
         assert out == ""
-        return self._process.returncode, [json.loads(line) for line in err.splitlines()]
+        try:
+            log = [json.loads(line) for line in err.splitlines()]
+        except ValueError:
+            raise AssertionError(f"not lines of a log: {err[-10_000:]}") from None
+        return self._process.returncode, log
 
     def __enter__(self) -> Self:
         return self

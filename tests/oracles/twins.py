@@ -12,7 +12,7 @@ from typing import Any
 import wireloom
 from wireloom.arrow.frames import Refused
 from wireloom.columnar.framing import FrameBatch, scan_frames
-from wireloom.columnar.packets import PacketDecoder
+from wireloom.columnar.packettables import PacketDecoder
 from wireloom.errors import DecodeError
 from wireloom.formats import get
 from wireloom.framing import Record

@@ -26,6 +26,7 @@ def capture(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["pyspark", "java"])
 def test_without_spark_the_calling_process_does_the_work(
     capture: Path, tmp_path: Path, missing: str

@@ -138,6 +138,7 @@ def check_sums(lake: Path) -> None:
 COUNTS = ("frames", "captured", "decoded", "quarantined", "gap", "duplicate")
 
 
+@pytest.mark.slow
 def test_files_that_come_one_by_one_in_single_runs(
     parts: Parts, folder: Path, lake: Path, batch: Callable[..., Tables]
 ) -> None:
@@ -463,6 +464,7 @@ def test_a_batch_and_a_stream_into_one_lake(
     assert lake_tables(lake) == batch()
 
 
+@pytest.mark.slow
 def test_more_folders_than_are_kept_in_memory(
     parts: Parts, folder: Path, lake: Path, batch: Callable[..., Tables]
 ) -> None:

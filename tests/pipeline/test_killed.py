@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from pathlib import Path
 from random import Random
 
 import pytest
-from oracles.crashes import kill_until_done, rotated, write_slowly
+from oracles.crashes import (
+    COMMITS,
+    captures_to_kill,
+    check_lake,
+    kill_until_done,
+    rotated,
+    write_slowly,
+)
 from oracles.lakes import lake_tables
 
 from wireloom.generate import Faults, generate
@@ -17,25 +23,17 @@ from wireloom.lake import Lake
 from wireloom.pipeline import run_pipeline
 from wireloom.tabulate import Settings
 
-pytestmark = pytest.mark.skipif(
-    not Path("/proc/self/task").exists() or sys.platform != "linux", reason="looks into /proc"
-)
-
-COMMITS = ("--split-bytes", "30000", "--commit-bytes", "90000", "-q")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not Path("/proc/self/task").exists() or sys.platform != "linux", reason="looks into /proc"
+    ),
+]
 
 
 @pytest.fixture(scope="module")
 def captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("captures")
-    damaged = Faults(corruption=0.01)
-    for number in range(3):
-        path = folder / f"{number}.bin"
-        generate(path, ["tibmsg"], size=90_000, container="raw", seed=number, faults=damaged)
-    lossy = Faults(loss=0.01, reorder=0.02)
-    generate(folder / "p.pcap", ["tibrv", "nrep"], size=90_000, container="pcap", faults=lossy)
-    for path in folder.iterdir():
-        os.utime(path, ns=(10**18, 10**18))  # complete, for one that follows them
-    return folder
+    return captures_to_kill(tmp_path_factory.mktemp("captures"))
 
 
 @pytest.fixture(scope="module")
@@ -45,13 +43,6 @@ def undisturbed(captures: Path, tmp_path_factory: pytest.TempPathFactory) -> dic
     return lake_tables(lake)
 
 
-def check(lake: Path, undisturbed: dict[str, list[str]]) -> None:
-    assert lake_tables(lake) == undisturbed
-    assert not (lake / "_wireloom" / "staging").exists() or not any(
-        (lake / "_wireloom" / "staging").iterdir()
-    )
-
-
 def test_killing_the_driver_changes_nothing(
     captures: Path, undisturbed: dict[str, list[str]], tmp_path: Path
 ) -> None:
@@ -59,7 +50,7 @@ def test_killing_the_driver_changes_nothing(
     arguments = ["pipeline", str(captures), "--out", str(lake), "--master", "none", *COMMITS]
     done = kill_until_done(arguments, "driver", Random(1), kills=4, most_s=4)
     assert done.kills
-    check(lake, undisturbed)
+    check_lake(lake, undisturbed)
 
 
 def test_killing_the_driver_of_a_stream_changes_nothing(
@@ -74,7 +65,7 @@ def test_killing_the_driver_of_a_stream_changes_nothing(
         return len(known) == 4 and not any(one.is_open for one in known.values())
 
     kill_until_done(follow, "driver", Random(2), kills=3, most_s=4, is_over=is_over)
-    check(lake, undisturbed)
+    check_lake(lake, undisturbed)
 
 
 def test_killing_the_driver_of_a_stream_of_rotated_packets_changes_nothing(tmp_path: Path) -> None:
@@ -105,4 +96,4 @@ def test_killing_the_driver_of_a_stream_of_rotated_packets_changes_nothing(tmp_p
     assert done.kills == 4
     batch = tmp_path / "batch"
     run_pipeline(folder, batch, Settings(tables=("frames", "messages")))
-    check(lake, lake_tables(batch))
+    check_lake(lake, lake_tables(batch))

@@ -241,6 +241,7 @@ def test_the_quarantine_is_read_again(tmp_path: Path, lake: Path) -> None:
 # --- following ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_following_a_growing_capture_gives_the_rows_of_one_pass(captures: Path, lake: Path) -> None:
     path = captures / "quotes-2024-01-05.bin"
     generate(path, ["tibmsg"], size=900_000, container="raw", faults=Faults(corruption=0.005))

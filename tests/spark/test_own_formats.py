@@ -86,7 +86,7 @@ def test_a_format_of_another_package_is_a_table(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert "type_name:string,text:binary,x:int,colour:string,speed:int" in found["schema"]
+    assert "type_name:string,text:binary,x:bigint,colour:string,speed:string" in found["schema"]
     move = {"type_name": "MOVE", "x": 300, "colour": "RED"}
     assert found["packets"] == [move, {"type_name": "SAY", "x": None, "colour": None}] * 5
     assert found["names"] == ["WHAT", "LEAF"] * 5

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,3 +93,13 @@ def test_doctor_asks_the_workers(spark: SparkSession) -> None:
     *_, worker = map(json.loads, shown.stdout.splitlines())
     assert worker["what"] == "worker"
     assert sys.executable in worker["found"]
+
+
+def test_a_spark_that_does_not_start_is_one_error() -> None:
+    words = ["doctor", "--master", "nonsense"]
+    done = subprocess.run(
+        [sys.executable, "-m", "wireloom.cli", *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "Spark does not start at 'nonsense': " in done.stdout
+    assert "Traceback" not in done.stderr

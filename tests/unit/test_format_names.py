@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import wireloom
 from wireloom.formats import REGISTRY
 
 SOURCE = Path(wireloom.__file__).parent
-NAMES = (*REGISTRY, "nclass")
+NAMES = {*REGISTRY, "nclass"}
 
 # What may name formats, and why.
 ALLOWED = {
@@ -69,12 +70,13 @@ def _code(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield getattr(node, "lineno", 0), found
 
 
+def _words(name: str) -> set[str]:
+    """The words of a name: of ``Format_ofToyThing`` four, and ``toys`` is not ``toy``."""
+    return {word.lower() for word in re.findall(r"[A-Z]*[a-z0-9]+|[A-Z0-9]+", name)}
+
+
 def _named(text: str) -> list[tuple[int, str]]:
-    return [
-        (line, found)
-        for line, found in _code(ast.parse(text))
-        if any(name in found.lower() for name in NAMES)
-    ]
+    return [(line, found) for line, found in _code(ast.parse(text)) if _words(found) & NAMES]
 
 
 def _files() -> Iterator[str]:
@@ -92,6 +94,7 @@ def _files() -> Iterator[str]:
         "class NrepThing: pass",
         "f(nclass=1)",
         "TIBRV_DIALECTS = ()",
+        "ofNais = 1",
     ],
 )
 def test_a_name_in_code_is_found(line: str) -> None:

@@ -178,6 +178,13 @@ def test_attributes_that_are_not_those_of_the_parts_are_refused(names: tuple[str
         packet(code=1, name="ODD", parts=(HEAD,))(made)
 
 
+@pytest.mark.parametrize("name", ["name", "code", "format", "encode", "note"])
+def test_an_attribute_that_every_packet_has_is_refused(name: str) -> None:
+    made = type("Odd", (Toy,), {"__annotations__": {name: "int"}})
+    with pytest.raises(TypeError, match=rf"Odd: every packet has \['{name}'\]; name the part else"):
+        packet(code=1, name="ODD", parts=(Word(name),))(made)
+
+
 def test_an_unknown_rule_is_refused_when_the_class_is_made() -> None:
     made = type("Odd", (Toy,), {"__annotations__": {}})
     with pytest.raises(TypeError, match="unknown rule 'guess'"):
@@ -358,6 +365,11 @@ def test_a_length_in_base_128(size: int) -> None:
     assert len(data) == size + (1 if size < 128 else 2)
     assert codec_decode(data, String) == made
     assert made.outline().children[0].value == str(size)
+
+
+def test_a_length_in_base_128_has_so_many_bytes_at_most() -> None:
+    with pytest.raises(EncodeError, match=r"16384 is not a number .* 16383 \(in size"):
+        String(content=bytes(16_384)).encode()
 
 
 @pytest.mark.parametrize(

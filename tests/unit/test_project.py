@@ -116,6 +116,15 @@ def test_run_lists_every_verb_it_has() -> None:
     assert [verb for verb in listed if f"./run {verb}" not in contributing] == []
 
 
+def test_the_kernel_is_built_again_for_its_sources_and_for_nothing_else() -> None:
+    kernel = "src/wireloom/kernel"
+    [line] = re.findall(r'key="\$PWD \$\(cat (.*\$kernel.*) \|', (ROOT / "run").read_text("utf-8"))
+    patterns = [each for each in line.replace("$kernel", kernel).split() if kernel in each]
+    read = {path for pattern in patterns for path in ROOT.glob(pattern)}
+    # What Python leaves in __pycache__ changes with every run.
+    assert read == {path for path in committed_files() if kernel in path.as_posix()}
+
+
 def test_run_refuses_an_unknown_verb() -> None:
     assert subprocess.run([ROOT / "run", "sing"], capture_output=True, check=False).returncode == 2
 

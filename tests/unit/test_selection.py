@@ -38,6 +38,7 @@ def project(pytester: pytest.Pytester) -> pytest.Pytester:
     return pytester
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "passed"),
     [
@@ -55,6 +56,7 @@ def test_each_run_has_its_tests(
     project.runpytest_subprocess("-q", *arguments).assert_outcomes(passed=passed)
 
 
+@pytest.mark.slow
 def test_only_tests_with_a_session_share_a_worker(project: pytest.Pytester) -> None:
     project.makepyfile(
         test_workers="""

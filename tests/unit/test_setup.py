@@ -14,6 +14,7 @@ import pytest
 SETUP = Path(__file__).parents[2] / "setup.py"
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(not SETUP.exists(), reason="a wheel has no setup.py"),
     pytest.mark.skipif(sys.platform != "linux", reason="looks at ELF files"),
 ]

@@ -21,6 +21,7 @@ __all__ = [
     "allocate",
     "constant",
     "dictionary",
+    "flags",
     "from_rows",
     "int_array",
     "int_scalar",
@@ -120,6 +121,15 @@ def constant(text: str, count: int, type: pa.DataType) -> pa.DictionaryArray:
     width = type.index_type.bit_width // 8
     indices = pa.Array.from_buffers(type.index_type, count, [None, zeros(width * count)], 0)
     return dictionary(indices, strings([text]))
+
+
+def flags(count: int, marked: Iterable[int]) -> pa.BooleanArray:
+    """Booleans, true at some places; places outside do not count."""
+    bits = bytearray((count + 7) // 8)
+    for index in marked:
+        if 0 <= index < count:
+            bits[index >> 3] |= 1 << (index & 7)
+    return pa.Array.from_buffers(pa.bool_(), count, [None, pa.py_buffer(bits)], 0)
 
 
 def numbers(values: memoryview, type: pa.DataType) -> pa.Array:

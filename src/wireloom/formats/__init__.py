@@ -14,6 +14,7 @@ from functools import cache
 from importlib import import_module
 from types import ModuleType
 
+from wireloom.columns import FIXED_TABLES, declared_columns
 from wireloom.errors import UnknownProtocolError
 from wireloom.format import Format
 
@@ -48,6 +49,9 @@ def _others() -> tuple[dict[str, Format], dict[str, str]]:
                 raise TypeError(f"{point.value} is no Format of that name")
             if point.name in REGISTRY or point.name in found:
                 raise ValueError("there is a format of that name already")
+            if point.name in FIXED_TABLES:
+                raise ValueError(f"a table has the name {point.name!r}")
+            declared_columns(format.packets())
         except Exception as error:  # another package may raise anything on import
             failed[point.name] = f"{type(error).__name__}: {error}"
         else:

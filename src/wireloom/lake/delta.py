@@ -93,7 +93,7 @@ def _tell(lake: Lake, table: str, added: Iterable[DataFile], gone: list[Any]) ->
 
 
 def _schema(lake: Lake, table: str) -> Any:
-    from wireloom.lake.reading import schema_of
+    from wireloom.lake.datasets import schema_of
 
     if not lake.files(table):
         return _deltalake().DeltaTable(str(lake.path / table)).schema()

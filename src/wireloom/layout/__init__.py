@@ -31,6 +31,7 @@ from wireloom.layout.parts import (
     When,
     Word,
     attributes,
+    member,
     optional,
 )
 
@@ -50,6 +51,7 @@ __all__ = [
     "Word",
     "attributes",
     "describe",
+    "member",
     "optional",
     "packet",
 ]

@@ -300,7 +300,9 @@ def make_encoder(
     unused_at = 0
     for run in _runs(flat):
         if isinstance(run, Varint):
-            chunks.append(f"varint({_derive(run.derived, code, flat)})")
+            value, most = _derive(run.derived, code, flat), (1 << 7 * run.max_bytes) - 1
+            src.refuse(f"{value} > {most}", f"unfit({run.name!r}, {value}, 0, {most})")
+            chunks.append(f"varint({value})")
         elif isinstance(run, tuple):
             for word in run:
                 _write_word(src, word, code, flat)

@@ -108,6 +108,11 @@ class Packet(Message):
             raise EncodeError(f"{cls.name}: {error}") from error
 
 
+_RESERVED = {name for name in (*dir(Packet), *Packet.__annotations__) if name[0] != "_"} | {
+    "format"
+}
+
+
 def _to_json(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
@@ -167,6 +172,8 @@ class PacketCodec:
         self.cls = cls
         self.attributes: Mapping[str, Attribute] = dict(attributes(cls.parts))
         fields = {field.name: field for field in dataclasses.fields(cast("Any", cls))}
+        if taken := set(self.attributes) & _RESERVED:
+            raise TypeError(f"{cls.__name__}: every packet has {sorted(taken)}; name the part else")
         # Attributes that no part describes and comparison ignores are not data: caches, schemas.
         beside = {name for name, field in fields.items() if not field.compare}
         beside = (beside | {UNUSED}) - set(self.attributes)

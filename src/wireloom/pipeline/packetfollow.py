@@ -247,5 +247,6 @@ def _rest(folder: Folder) -> list[dict[str, Any]]:
         "frames": rest["frames"],
         "packets": 0,
         "conflict": 0,
+        "bad_checksums": 0,
     }
     return [{**row, **counts}]

@@ -18,7 +18,7 @@ from wireloom.captures.finding import examine, find_paths, is_remote
 from wireloom.errors import SourceError
 from wireloom.pipeline.splitting import SPLIT_BYTES
 from wireloom.tabulate import Settings
-from wireloom.tabulate.reading import splittable
+from wireloom.tabulate.tabulation import splittable
 
 __all__ = [
     "Cutter",

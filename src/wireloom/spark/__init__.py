@@ -15,8 +15,8 @@ from wireloom.spark.java import Java, find_java, use_java
 from wireloom.spark.session import session
 
 if TYPE_CHECKING:
+    from wireloom.spark.dataframes import read_captures
     from wireloom.spark.functions import decode_column, register_functions
-    from wireloom.spark.reading import read_captures
 
 __all__ = [
     "Java",
@@ -30,7 +30,7 @@ __all__ = [
 
 _LAZY = {
     "decode_column": "functions",
-    "read_captures": "reading",
+    "read_captures": "dataframes",
     "register_functions": "functions",
 }
 

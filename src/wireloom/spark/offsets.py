@@ -45,8 +45,8 @@ from wireloom.tabulate.following import (
     packet_frontier,
     raw_frontier,
 )
-from wireloom.tabulate.reading import splittable
 from wireloom.tabulate.streams import error_row
+from wireloom.tabulate.tabulation import splittable
 
 __all__ = ["Follow", "Mark", "Notice", "Offset", "Tail", "follow", "notice"]
 

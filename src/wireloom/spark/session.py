@@ -67,7 +67,7 @@ def session(
         conf: more settings of Spark; they win.
 
     Raises:
-        StateError: pyspark or a Java to run it is missing.
+        StateError: pyspark or a Java to run it is missing, or Spark does not start.
         OptionError: the memory is too small.
     """
     try:
@@ -94,7 +94,15 @@ def session(
     settings = settings_for(master, ui=ui, memory=memory, log_level=log_level)
     for key, value in {**settings, **(conf or {})}.items():
         builder = builder.config(key, value)
-    made = builder.getOrCreate()
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        made = builder.getOrCreate()
+    except (PySparkException, Py4JJavaError) as error:
+        cause = error.java_exception if isinstance(error, Py4JJavaError) else error
+        reason = str(cause).partition("\n")[0]
+        raise StateError(f"Spark does not start at {master!r}: {reason}") from error
     add_paging(made)
     return made
 

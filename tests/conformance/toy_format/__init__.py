@@ -35,6 +35,10 @@ class Colour(IntEnum):
     GREEN = 2
 
 
+class Pace(IntEnum):
+    SLOW = 1
+
+
 class ToyPacket(Packet):
     __slots__ = ()
     format = "toy"
@@ -97,7 +101,33 @@ class Hop(ToyPacket):
         return None if bool(self.flags & 2) == is_long else ("flags", "says another form")
 
 
-PACKETS: dict[int, type[ToyPacket]] = {cls.code: cls for cls in (Say, Move, Hop)}
+@packet(
+    code=4,
+    name="MARK",
+    parts=(
+        *HEADER,
+        Word("source", size=1, doc="who marks, a field with the name of a column"),
+        Word("speed", size=1, enum=Pace, doc="how fast, by name"),
+        Word("x", size=4, doc="where, in more bytes than elsewhere"),
+        Word("colour", Bits("colour", 0, 7, Colour), size=1),
+        Word("sum", size=4, order="little", doc="of the bytes between"),
+    ),
+)
+class Mark(ToyPacket):
+    """Marks a place, with a sum that only the packet itself can check."""
+
+    source: int
+    speed: Pace | int = Pace.SLOW
+    x: int
+    colour: Colour | int
+    sum: int
+
+    def flaw(self) -> tuple[str, str] | None:
+        is_right = self.sum == self.source + sum(self.x.to_bytes(4, "big")) + self.colour
+        return None if is_right else ("sum", "is wrong")
+
+
+PACKETS: dict[int, type[ToyPacket]] = {cls.code: cls for cls in (Say, Move, Hop, Mark)}
 
 
 def read_packet(data: bytes | bytearray, pos: int, end: int, strict: bool) -> Packet:
@@ -186,6 +216,7 @@ class Toy(Format):
             "move, new colour": Move(x=1, colour=7).encode(),
             "hop": Hop(flags=0, load=b"12345678901", tail=b"0123456789").encode(),
             "hop, stamped": Hop(flags=1, stamp=b"\0\1\2\3", load=b"ab").encode(),
+            "mark": Mark(source=200, x=0x01020304, colour=Colour.GREEN, sum=212).encode(),
             "long hop": Hop(flags=2, since=1, until=1 << 31, load=b"ab").encode(),
             "long hop, stamped": Hop(flags=3, stamp=b"abcd", since=4, until=5, tail=b"x").encode(),
         }

@@ -115,7 +115,7 @@ class Rules:
         return HEADER_LEN + int.from_bytes(data[pos + 4 : pos + 6], "little")
 
     def check(self, data: bytes | bytearray, pos: int, end: int, steps: int | None) -> bool:
-        for count, _ in enumerate(read_fields(bytes(data[pos:end]), HEADER_LEN, end - pos), 1):
+        for count, _ in enumerate(read_fields(bytes(data[:end]), pos + HEADER_LEN, end), 1):
             if steps is not None and count >= steps:
                 break
         return True
@@ -183,8 +183,10 @@ class NoteFormat(Format):
             self.decode(data, limits=limits, strict=strict)
             size = Rules().measure(data, 0, len(data))
             root = Node("NOTE", 0, size)
+            root.add("magic", 0, 4)
+            root.add("length", 4, 2, size - HEADER_LEN)
             for start, stop, item in read_fields(data, HEADER_LEN, size):
-                root.children.append(Node(item.name, start, stop - start, str(item.value)))
+                root.add(item.name, start, stop - start, item.value)
         except DecodeError as error:
             root.error = error.reason
         return root

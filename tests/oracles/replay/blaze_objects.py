@@ -26,6 +26,11 @@ def blaze_objects(tables: Rows, *, keys: Mapping[int, tuple[str, Sequence[str]]]
         if row["type_name"] != "SBSEVT" or row["nclass"] is None or nclsid not in keys:
             continue
         assert nclsid is not None
+        if row["sbeact"] == "RST":
+            for place, each in objects.items():
+                if place[:3] == (*where[:2], nclsid):
+                    each |= {"state": "deleted", "image_offset": None}
+            continue
         name, fields = keys[nclsid]
         values = json.loads(row["nclass"])
         parts = [values.get(field) for field in fields]

@@ -257,6 +257,39 @@ def test_changes_are_merged_into_objects(spark: SparkSession) -> None:
     ]
 
 
+def test_a_reset_ends_all_objects_of_its_class(spark: SparkSession) -> None:
+    from wireloom.spark.derived import derive
+
+    rows = rows_of(
+        "blaze",
+        *subscribed(),
+        event(1, "INS", {"order_id": 1, "price": 1.5}),
+        event(2, "INS", {"order_id": 2, "price": 2.5}),
+        event(3, "DEL", {"order_id": 2}),
+        event(4, "INS", {"order_id": 3}),
+        event(5, "RST", {}),
+        event(6, "INS", {"order_id": 3, "price": 3.5}),
+        event(7, "DLT", {"order_id": 1, "price": 4.5}),  # of what is no more
+        event(8, "INS", {"order_id": 4}),
+        event(9, "RST", {}),
+        event(10, "UPD", {"order_id": 3, "price": 5.5}),
+    )
+    tables = {"blaze": rows}
+    options: dict[str, Any] = {"model": BLAZE_MODEL, "plainly": {"keys": KEYS}}
+    found = check(spark, "blaze_objects", tables, **options)
+    assert sorted((row["key"], row["state"], row["is_complete"]) for row in found) == [
+        ('["1"]', "deleted", False),
+        ('["2"]', "deleted", False),
+        ('["3"]', "live", True),
+        ('["4"]', "deleted", False),
+    ]
+    # Elsewhere it may be the image of one object.
+    one = rows_of("blaze", *subscribed(), event(1, "RST", {"order_id": 1, "price": 1.5}))
+    given = frames(spark, {"blaze": one})
+    [row] = derive("blaze_objects", given, model=BLAZE_MODEL, reset="object").collect()
+    assert (row["key"], row["state"], row["is_complete"]) == ('["1"]', "live", True)
+
+
 # --- images ---------------------------------------------------------------------------------------
 
 
@@ -437,3 +470,5 @@ def test_what_is_missing_or_unknown_is_named(spark: SparkSession) -> None:
         derive("bars", {}, length="1 s")
     with pytest.raises(OptionError, match="primary key"):
         derive("blaze_objects", {}, model="nclass A\n{\n@id 1\nbool a\n}\n")
+    with pytest.raises(OptionError, match="reset is class or object, not 'row'"):
+        derive("blaze_objects", {}, model=BLAZE_MODEL, reset="row")

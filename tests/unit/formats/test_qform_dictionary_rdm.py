@@ -378,6 +378,7 @@ def test_taken_ids_are_placed_in_a_second_pass() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_second_pass_takes_the_next_free_id_and_starts_again_at_the_bottom() -> None:
     def waiting(*kept: int) -> list[tuple[int, str]]:
         """Where fields land that wait, when the first pass takes all ids but these."""
@@ -390,6 +391,7 @@ def test_the_second_pass_takes_the_next_free_id_and_starts_again_at_the_bottom()
     assert waiting(100, 200) == [(200, "F-4001"), (100, "F-4002")]
 
 
+@pytest.mark.slow
 def test_the_last_id_is_given_by_the_rule_only_and_never_in_the_second_pass() -> None:
     assert sass_rows(rdm_field(-16383))[0][0] == 16383
     everything_else = "".join(rdm_field(-fid) for fid in range(1, 16383))

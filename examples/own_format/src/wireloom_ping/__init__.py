@@ -75,7 +75,7 @@ class Rules:
         return size
 
     def check(self, data: bytes | bytearray, pos: int, end: int, steps: int | None) -> bool:
-        PACKETS[data[pos + 4]].codec.decode(bytes(data), pos, end)
+        PACKETS[data[pos + 4]].codec.decode(bytes(data[:end]), pos, end)
         return True
 
     def find(self, data: bytes | bytearray, pos: int, end: int) -> int:
@@ -101,6 +101,8 @@ class Ping(Format):
             raise FrameTooLargeError(size, limits.max_frame, offset=6)
         if size > len(data):
             raise TruncatedError(needed=size, available=len(data))
+        if strict and size < len(data):
+            raise DecodeError("bytes after the packet", offset=size, code="trailing")
         return PACKETS[data[4]].codec.decode(data, 0, size, strict)
 
     def framer(self, *, limits: Limits, strict: bool, offset: int = 0, **options: Any) -> Framer:
@@ -116,8 +118,14 @@ class Ping(Format):
         raise EncodeError("ping has no such packet")
 
     def outline(self, data: bytes, *, limits: Limits, strict: bool, **options: Any) -> Node:
-        cls = PACKETS.get(data[4], Answer) if len(data) > 4 else Answer
-        return cls.codec.outline(data, 0, len(data))
+        size = min(len(data), int.from_bytes(data[6:8], "little") if len(data) > 7 else 8)
+        cls = PACKETS.get(data[4], Answer) if size > 4 else Answer
+        root = cls.codec.outline(data, 0, size)
+        try:
+            self.decode(data, limits=limits, strict=strict)
+        except DecodeError as error:
+            root.error = error.reason
+        return root
 
     def types(self) -> Sequence[TypeInfo]:
         return [TypeInfo(c.code, c.name, c.__doc__ or "", describe(c)) for c in PACKETS.values()]

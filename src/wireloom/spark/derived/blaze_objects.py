@@ -1,7 +1,8 @@
 """`blaze_objects`: what a subscriber holds, object by object.
 
-An event with INS, UPD or RST is a whole image, DLT changes what it names and leaves the rest, DEL
-ends the object. The order is that of the stream's bytes.
+An event with INS or UPD is a whole image, DLT changes what it names and leaves the rest, DEL ends
+the object, and RST ends all objects of its class, as in Wireloom's broker. The order is that of the
+stream's bytes.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from wireloom.errors import OptionError
@@ -56,6 +57,9 @@ _FOLDED: Final = Table(
 )
 _DELETES = ("DEL", "REMOVE")
 _DELTA = "DLT"
+_RESETS = ("RST", "RESET")
+RESETS: Final = ("class", "object")
+"""What a reset does: it ends all objects of its class, or it is the image of its own."""
 
 
 class _Object:
@@ -65,6 +69,7 @@ class _Object:
         self._text: str | None = None
         self._values: Any = None  # the text's, once a change needs them
         self._is_deleted = False
+        self._resets = 0
         self._image_offset: int | None = None
         self._first_ns: int | None = None
         self._events = self._deltas = 0
@@ -76,6 +81,9 @@ class _Object:
         self._last = row
         if self._events == 1:
             self._first_ns = row["ts_ns"]
+        elif row["resets"] != self._resets:
+            self._is_deleted, self._image_offset = True, None
+        self._resets = row["resets"]
         if row["sbeact"] in _DELETES:
             self._is_deleted = True
             self._image_offset = None
@@ -124,7 +132,9 @@ def merged(base: Any, change: Any) -> Any:
     return made
 
 
-def blaze_objects(tables: Tables, *, model: Model | str, network: str | None = None) -> DataFrame:
+def blaze_objects(
+    tables: Tables, *, model: Model | str, network: str | None = None, reset: str = "class"
+) -> DataFrame:
     """Objects of `blaze` with decoded bodies; `gaps` and `errors`, if given, show holes.
 
     Args:
@@ -132,11 +142,16 @@ def blaze_objects(tables: Tables, *, model: Model | str, network: str | None = N
         model: the model, or its text; it says what an object's key is. Objects of classes without
             a primary key cannot be told apart and are left out.
         network: see `wireloom.spark.derived.common.connected`.
+        reset: what RST does: it ends all objects of its class (``"class"``), or it is the image of
+            its own (``"object"``), for brokers that use it so.
 
     Raises:
-        OptionError: a table is missing, or the model has no class with a primary key.
+        OptionError: a table is missing, the model has no class with a primary key, or `reset` is
+            neither of the two.
         SourceError: the model's text has an error.
     """
+    if reset not in RESETS:
+        raise OptionError(f"reset is {' or '.join(RESETS)}, not {reset!r}")
     declared = model if isinstance(model, Model) else from_blz(model)
     classes = [each for each in declared.nclasses if each.primary_key is not None]
     if not classes:
@@ -151,11 +166,28 @@ def blaze_objects(tables: Tables, *, model: Model | str, network: str | None = N
         key = sf.when(is_one, sf.to_json(sf.array(*parts))).otherwise(key)
         title = sf.when(is_one, sf.lit(each.name)).otherwise(title)
     rows = events.withColumn("key", key).where(sf.col("key").isNotNull())
-    rows = rows.select(*_KEYS, "frame_offset", "ts_ns", "sbeact", "nclass", "tmstmp0", "tmstmp1")
+    scope = ("source", "stream", "nclsid")
+    is_reset = sf.col("sbeact").isin(*_RESETS) if reset == "class" else sf.lit(False)
+    over = Window.partitionBy(*scope).orderBy("frame_offset")
+    so_far = over.rowsBetween(Window.unboundedPreceding, 0)
+    cleared = rows.where(is_reset).groupBy(*scope).agg(sf.max("frame_offset").alias("cleared"))
+    rows = rows.withColumn("resets", sf.count(sf.when(is_reset, 1)).over(so_far)).where(~is_reset)
+    rows = rows.select(
+        *_KEYS, "frame_offset", "ts_ns", "sbeact", "nclass", "tmstmp0", "tmstmp1", "resets"
+    )
     objects = fold(rows, _KEYS, ("frame_offset",), _Object, _FOLDED)
 
     holes = last_holes(tables, packets)
-    joined = objects.join(holes, ["source", "stream"], "left")
+    joined = objects.join(cleared, list(scope), "left")
+    is_cleared = sf.coalesce(sf.col("cleared") > sf.col("updated_offset"), sf.lit(False))
+    whole = sf.when(~is_cleared, sf.col("image_offset"))
+    joined = joined.withColumns(
+        {
+            "is_deleted": sf.col("is_deleted") | is_cleared,
+            "image_offset": whole,
+            "is_complete": whole.isNotNull(),
+        }
+    ).join(holes, ["source", "stream"], "left")
     since = sf.coalesce("image_offset", sf.lit(-1))
     state = (
         sf.when(sf.col("is_deleted"), "deleted")
