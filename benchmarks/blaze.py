@@ -1,23 +1,33 @@
 """The Blaze broker compared with nats-server and with plain inserts: ``./run bench blaze``.
 
-Whole conversations over loopback, each side in a process of its own: the same publisher, payload
-and number of readers for both brokers, and for durable transactions the same database, driver and
-size of a commit as for plain inserts. NATS forgets a message as soon as it is sent; a Blaze
-transaction is answered when its commit is on the disk, also in the fan-out.
+Whole conversations over loopback, publisher, broker and readers each a process, from the first
+message that is sent until the last reader has the last one. The class of the fan-out is not stored:
+neither broker keeps anything. Both publishers have at most so many messages under way: nats-py asks
+for a sign of life after every 512, the Blaze client has 1,024 transactions without an answer. NATS
+answers none, Blaze each. An object of 128 bytes is encoded by the publisher and checked by
+the broker; NATS carries 128 bytes that are there already. Readers get objects that nobody decodes.
+
+Durable transactions are compared with inserts into the same table: see `plain_inserts`. The inserts
+are one process that has its rows ready. The transactions take two: the client encodes objects and
+pairs answers; the broker checks ids, decodes, looks whether the object is there, stores it and the
+id, and answers.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import gc
 import json
 import shutil
 import socket
-import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,12 +37,15 @@ from oracles.postgres import find_binaries, running
 
 from benchmarks.peers.live_load import MODEL, objects
 from wireloom.formats.blaze import ConnectionRequest
+from wireloom.formats.blaze.body import encode_nclass
+from wireloom.services.blaze.store.database import open_database
+from wireloom.services.blaze.store.flat import BODY
+from wireloom.services.blaze.store.migration import prepare
+from wireloom.services.blaze.store.tables import stored_classes
 
 LOAD = Path(__file__).parent / "peers" / "live_load.py"
 SIZE = 128
 """Bytes of a message's body."""
-GROUP = 512
-"""Rows per commit, as in the store."""
 WINDOW = (
     "--window",
     "4096",
@@ -106,6 +119,13 @@ def broker(store: str | None = None, *options: str) -> Iterator[Program]:
             yield program
 
 
+def status_of(program: Program) -> dict[str, Any]:
+    """What a broker says of itself."""
+    with urllib.request.urlopen(f"http://{program.ready['metrics']}/status") as answer:
+        found: dict[str, Any] = json.load(answer)
+        return found
+
+
 def fan_out(kind: str, address: str, readers: int, count: int) -> float:
     """Messages that arrive per second, all readers together."""
     sub = Load(f"{kind}_sub", address, count=count, readers=readers)
@@ -126,35 +146,37 @@ def durable(address: str, count: int, first: int = 1) -> float:
     return count / float(found["ended"] - found["started"])
 
 
-def raw_sqlite(folder: Path, count: int) -> float:
-    """Rows per second, through the same driver, in commits of the same size."""
-    database = sqlite3.connect(folder / "raw.db", isolation_level=None)
-    database.execute("PRAGMA journal_mode=WAL")
-    database.execute("PRAGMA synchronous=FULL")
-    database.execute("CREATE TABLE tick (n INTEGER PRIMARY KEY, text TEXT)")
-    rows = [(value["n"], value["text"]) for value in objects("ROW", 1, count, SIZE)]
-    started = time.monotonic()
-    for at in range(0, count, GROUP):
-        database.execute("BEGIN IMMEDIATE")
-        database.executemany("INSERT INTO tick VALUES (?, ?)", rows[at : at + GROUP])
-        database.execute("COMMIT")
-    rate = count / (time.monotonic() - started)
-    database.close()
-    return rate
+def plain_inserts(url: str, count: int, group: int) -> float:
+    """Rows per second, in durable commits of so many, by the store's own engine and driver.
 
+    The table is the one that the store makes: the same columns, key and index, and rows with stamps
+    and the encoded object; SQLAlchemy's ``execute(table.insert(), rows)`` writes them. The commits
+    are made in the store's thread, one after the other, and nothing else is done.
+    """
+    values = objects("ROW", 1, count, SIZE)
+    rows = [
+        {"ts0": 1, "ts1": value["n"], "del": 0, BODY: encode_nclass(value), **dict(value)}
+        for value in values
+    ]
 
-def raw_postgres(url: str, count: int) -> float:
-    """The same for PostgreSQL."""
-    import psycopg
-
-    rows = [(value["n"], value["text"]) for value in objects("ROW", 1, count, SIZE)]
-    with psycopg.connect(url, autocommit=True) as database, database.cursor() as cursor:
-        cursor.execute("CREATE TABLE raw (n BIGINT PRIMARY KEY, text TEXT)")
+    async def run() -> float:
+        database = open_database(url)
+        classes = stored_classes(values[0].model, database.is_sqlite)
+        await database.run(partial(prepare, model=values[0].model, classes=classes))
+        table = classes[values[0].nclass.id].table
+        assert table is not None
+        insert = table.insert()
+        gc.collect()
+        gc.freeze()
         started = time.monotonic()
-        for at in range(0, count, GROUP):
-            with database.transaction():
-                cursor.executemany("INSERT INTO raw VALUES (%s, %s)", rows[at : at + GROUP])
-        return count / (time.monotonic() - started)
+        for at in range(0, count, group):
+            some = rows[at : at + group]
+            await database.run(lambda connection: connection.execute(insert, some))  # noqa: B023
+        rate = count / (time.monotonic() - started)
+        await database.close()
+        return rate
+
+    return asyncio.run(run())
 
 
 def half_load(address: str, rate: float, seconds: float) -> dict[str, float]:
@@ -257,15 +279,21 @@ def main(quick: bool) -> dict[str, Any]:
 def _durable(
     name: str, new: Callable[[], str] | None, times: int, count: int, quick: bool
 ) -> dict[str, Any]:
+    groups: list[float] = []
+
     def ours() -> float:
         with broker(None if new is None else new()) as program:
-            return durable(program.address, count)
+            rate = durable(program.address, count)
+            store = status_of(program)["store"]
+            groups.append(store["writes"] / store["commits"])
+            return rate
 
     def plain() -> float:
+        group = max(1, round(groups[-1]))
         if new is not None:
-            return raw_postgres(new(), count)
+            return plain_inserts(new(), count, group)
         with tempfile.TemporaryDirectory(prefix="wlbench-") as folder:
-            return raw_sqlite(Path(folder), count)
+            return plain_inserts(f"sqlite:///{folder}/plain.db", count, group)
 
     mine, raw = rounds(times, ours, plain)
     with broker(None if new is None else new()) as program:
@@ -274,11 +302,13 @@ def _durable(
         "transactions": round(mine),
         "inserts": round(raw),
         "ratio": round(mine / raw, 2),
+        "rows_per_commit": round(median(groups)),
         "p50_ms": round(load["p50"] * 1e3, 2),
         "p99_ms": round(load["p99"] * 1e3, 2),
     }
     print(
-        f"durable, {name}: {mine:,.0f}/s, plain inserts {raw:,.0f}/s, {mine / raw:.2f}x; "
+        f"durable, {name}: {mine:,.0f}/s, plain inserts {raw:,.0f}/s, {mine / raw:.2f}x, "
+        f"{median(groups):.0f} rows per commit; "
         f"at half load p50 {row['p50_ms']} ms, p99 {row['p99_ms']} ms"
     )
     return row

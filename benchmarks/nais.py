@@ -25,7 +25,7 @@ from typing import Any
 from oracles.naislive import MOSQUITTO, dial, mosquitto
 
 from wireloom.formats.nais import NaisPacket
-from wireloom.services._shell.program import new_loop
+from wireloom.services._shell.loops import new_loop
 from wireloom.services.nais import Client
 
 EVENT = NaisPacket.from_message(

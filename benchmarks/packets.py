@@ -19,7 +19,7 @@ from oracles.twins import check_packets
 import wireloom
 from wireloom import kernel
 from wireloom.columnar.framing import scan_frames
-from wireloom.columnar.packets import PacketDecoder
+from wireloom.columnar.packettables import PacketDecoder
 from wireloom.columnar.split import map_frames
 from wireloom.formats.blaze import (
     ConnectionRequest,

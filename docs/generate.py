@@ -11,7 +11,6 @@ import ast
 import inspect
 import shutil
 from collections.abc import Iterable, Iterator
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,7 +18,7 @@ import click
 
 from wireloom import cli
 from wireloom.format import COMMON_OPTIONS, Format, Option
-from wireloom.formats import REGISTRY, get, names
+from wireloom.formats import get, names
 from wireloom.formats.nais.counters import DROPS, Counters
 from wireloom.formats.nrep.extensions import REASONS, Reason
 from wireloom.services._shell.declared import CONNECTION_METRICS
@@ -37,7 +36,7 @@ def write_pages(folder: Path) -> None:
     """Write docs/cli.md, docs/tables.md, docs/nais-settings.md and docs/formats/ again."""
     shutil.rmtree(folder / "formats", ignore_errors=True)
     (folder / "formats").mkdir()
-    known = [get(name) for name in names() if find_spec(REGISTRY[name])]
+    known = [get(name) for name in names()]
     for format_ in known:
         (folder / "formats" / f"{format_.name}.md").write_text(format_page(format_), "utf-8")
     (folder / "formats" / "index.md").write_text(formats_page(known), "utf-8")

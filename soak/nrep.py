@@ -27,8 +27,11 @@ from wireloom.services._shell.loops import new_loop
 from wireloom.services.nrep import Client, SocketWriter, Trust
 
 GROWTH = 1.10
-"""By how much memory may differ between the second and the last quarter: allocators keep some, and
-ids of closed sockets are remembered for a minute."""
+"""By how much memory may differ between the second and the last quarter: allocators keep some."""
+REMEMBERED_S = 60
+REMEMBERED_BYTES = 512
+"""Ids of closed sockets are remembered for a minute. A run whose second quarter begins before that
+ends with more of them than it had there; each takes about 330 bytes."""
 
 
 @dataclass
@@ -178,5 +181,8 @@ def main(minutes: float, seed: int) -> None:
     )
     assert tally.good, "no socket ended well"
     assert not tally.wrong, "bytes were lost or moved"
-    assert quarters[3] <= quarters[1] * GROWTH, "memory has grown"
+    most = quarters[1] * GROWTH
+    if minutes * 60 / 4 < REMEMBERED_S:
+        most += tally.good * REMEMBERED_BYTES
+    assert quarters[3] <= most, "memory has grown"
     assert code == 0, f"the entry point ended with {code}"

@@ -1,12 +1,13 @@
 """Run live services for a while, with faults: ``./run soak NAME [--minutes 10]``.
 
 A soak is a module in this folder with a function ``main(minutes, seed)``, which raises when
-something is not as it should be at the end.
+something is not as it should be at the end. Several run at the same time, each in its own process.
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -28,10 +29,14 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := set(options.name) - set(names()):
         parser.error(f"no soak {', '.join(unknown)}; there are {', '.join(names())}")
-    for name in options.name or names():
-        import_module(f"soak.{name}").main(options.minutes, options.seed)
-        print(f"{name}: fine")
-    return 0
+    chosen = options.name or names()
+    if len(chosen) == 1:
+        import_module(f"soak.{chosen[0]}").main(options.minutes, options.seed)
+        print(f"{chosen[0]}: fine")
+        return 0
+    more = [f"--minutes={options.minutes}", f"--seed={options.seed}"]
+    running = [subprocess.Popen([sys.executable, __file__, name, *more]) for name in chosen]
+    return max(abs(each.wait()) for each in running)
 
 
 if __name__ == "__main__":

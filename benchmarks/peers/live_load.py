@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import sys
 import time
@@ -46,7 +47,9 @@ def say(**found: Any) -> None:
 
 
 def ready() -> None:
-    """Print ``ready``, and wait to be told to begin."""
+    """Print ``ready``, and wait to be told to begin; what was prepared is not looked at again."""
+    gc.collect()
+    gc.freeze()
     say(event="ready")
     sys.stdin.readline()
 
