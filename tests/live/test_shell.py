@@ -116,6 +116,40 @@ def test_a_service_serves_counts_and_drains() -> None:
     assert not service.hub.peers
 
 
+def test_small_packets_are_sent_at_once_whatever_the_event_loop() -> None:
+    service = EchoService(Hub("echo"))
+
+    async def use(said: dict[str, Any]) -> None:
+        _, writer = await dial(said["listen"])
+        async with asyncio.timeout(10):
+            while not service.hub.peers:  # noqa: ASYNC110 - as from outside
+                await asyncio.sleep(0)
+        (peer,) = service.hub.peers
+        assert peer.transport is not None
+        accepted = peer.transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        writer.close()
+
+    with_service(service, use)
+
+
+def test_a_side_port_with_a_connection_that_stays_ends_all_the_same() -> None:
+    service = EchoService(Hub("echo"))
+    with socket.socket() as stays:  # nobody closes it before the service ends
+
+        async def use(said: dict[str, Any]) -> None:
+            loop, at = asyncio.get_running_loop(), Address.parse(said["metrics"])
+            stays.setblocking(False)
+            await loop.sock_connect(stays, (at.host, at.port))
+            await loop.sock_sendall(stays, b"GET /healthz HTTP/1.1\r\nHost: side\r\n\r\n")
+            assert b"200 OK" in await loop.sock_recv(stays, 4096)
+
+        with_service(service, use)
+        stays.settimeout(10)
+        while stays.recv(4096):
+            pass
+
+
 def test_a_task_that_fails_ends_the_service() -> None:
     async def fail() -> None:
         raise ValueError("broken part")
