@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
 settings.register_profile("wireloom", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("wireloom-quick", settings.get_profile("wireloom"), max_examples=10)
 settings.load_profile("wireloom")
-NEEDS_SPARK = pytest.StashKey[Path]()
-"""In the process that schedules: the file where a worker lists the tests that need Spark."""
+UNITS = pytest.StashKey[Path]()
+"""In the process that schedules: the file where a worker lists the tests that are not to be
+spread over all workers, each with the name of its unit."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 NOT_COUNTED = ("PYTEST_", "SPARK_", "PYSPARK_", "_RJEM_")
@@ -51,7 +53,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what this run is not for; a test that is named (``file::test``) always runs."""
-    tell_which_need_spark(config, items)
+    tell_units(config, items)
+    if hasattr(config, "workerinput"):
+        # The order is random but for this: who gets a long one last would run it alone.
+        items.sort(key=lambda item: item.get_closest_marker("slow") is None)
     if config.getoption("--all") or any("::" in argument for argument in config.args):
         return
     is_quick = config.getoption("--quick")
@@ -96,50 +101,76 @@ def names() -> frozenset[str]:
     return frozenset(REGISTRY) | frozenset(table_names())
 
 
-def tell_which_need_spark(config: pytest.Config, items: list[pytest.Item]) -> None:
+def unit(item: pytest.Item) -> str:
+    """Of tests with the same name, one runs after the other, on one worker; empty: on any.
+
+    Those that need a Spark session have the same one. Others of Spark start some of their own, and
+    several at once would starve each other.
+    """
+    if "spark" in getattr(item, "fixturenames", ()):
+        return "session"
+    return "processes" if item.get_closest_marker("spark") else ""
+
+
+def tell_units(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Workers collect tests, the scheduler is in another process and sees nothing but names."""
-    told = getattr(config, "workerinput", {}).get("needs_spark")
+    told = getattr(config, "workerinput", {}).get("units")
     if told and config.workerinput["workerid"] == "gw0":  # type: ignore[attr-defined]
-        need = [item.nodeid for item in items if "spark" in getattr(item, "fixturenames", ())]
-        Path(told).write_text("\n".join(need), "utf-8")
+        named = {item.nodeid: name for item in items if (name := unit(item))}
+        Path(told).write_text(json.dumps(named), "utf-8")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     stash = node.config.stash
-    if NEEDS_SPARK not in stash:
-        handle, path = tempfile.mkstemp(prefix="wireloom-needs-spark-")
+    if UNITS not in stash:
+        handle, path = tempfile.mkstemp(prefix="wireloom-units-")
         os.close(handle)
-        stash[NEEDS_SPARK] = Path(path)
-    node.workerinput["needs_spark"] = str(stash[NEEDS_SPARK])
+        stash[UNITS] = Path(path)
+    node.workerinput["units"] = str(stash[UNITS])
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if NEEDS_SPARK in config.stash:
-        config.stash[NEEDS_SPARK].unlink(missing_ok=True)
+    if UNITS in config.stash:
+        config.stash[UNITS].unlink(missing_ok=True)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Three for two cores: much of what is tested waits for sockets, clocks and other processes."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None  # xdist takes it
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return cores + cores // 2
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
-    """All tests that need a Spark session on the worker that has it; the others anywhere.
+    """The tests of a unit on one worker; the others anywhere.
 
-    xdist 3.8 has groups for this, which go by a suffix of the names that pytest 9.2 drops silently:
-    each worker would have a Spark of its own, and they would starve each other.
+    xdist 3.8 has groups for this, which go by a suffix of the names that pytest 9.2 drops silently.
     """
     if config.getoption("dist") != "loadgroup":
         return None
     from xdist.scheduler import LoadScopeScheduling
 
-    class OneSpark(LoadScopeScheduling):
-        needing: frozenset[str] | None = None
+    class Units(LoadScopeScheduling):
+        units: dict[str, str] | None = None
 
         def _split_scope(self, nodeid: str) -> str:
-            if self.needing is None:  # asked for the first time: every worker has collected
-                text = config.stash[NEEDS_SPARK].read_text("utf-8")
-                self.needing = frozenset(text.splitlines())
-            return "spark" if nodeid in self.needing else nodeid
+            if self.units is None:  # asked for the first time: every worker has collected
+                self.units = json.loads(config.stash[UNITS].read_text("utf-8"))
+            return self.units.get(nodeid, nodeid)
 
-    return OneSpark(config, log)
+        def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+            """Forget what is done: each time, xdist counts what is left in all that it knows."""
+            super().mark_test_complete(node, item_index, duration)
+            units = self.assigned_work[node]
+            name = self._split_scope(self.registered_collections[node][item_index])
+            if all(units[name].values()):
+                del units[name]
+
+    return Units(config, log)
 
 
 def surroundings() -> dict[str, object]:

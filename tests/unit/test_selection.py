@@ -56,29 +56,53 @@ def test_each_run_has_its_tests(
     project.runpytest_subprocess("-q", *arguments).assert_outcomes(passed=passed)
 
 
+WORKERS = """
+import os, time
+import pytest
+
+def ran(unit, what=""):
+    with open(unit, "a") as file:
+        print(os.environ["PYTEST_XDIST_WORKER"], what, file=file)
+
+@pytest.fixture(scope="session")
+def spark():
+    pass
+
+@pytest.mark.parametrize("n", range(6))
+def test_session(spark, n):
+    time.sleep(0.2)
+    ran("session")
+
+@pytest.mark.spark
+@pytest.mark.parametrize("n", range(6))
+def test_processes(n):
+    time.sleep(0.2)
+    ran("processes")
+
+@pytest.mark.parametrize("n", range(6))
+def test_other(n):
+    ran("none", "short")
+
 @pytest.mark.slow
-def test_only_tests_with_a_session_share_a_worker(project: pytest.Pytester) -> None:
-    project.makepyfile(
-        test_workers="""
-        import os, time
-        import pytest
+def test_long():
+    ran("none", "long")
+"""
 
-        @pytest.fixture(scope="session")
-        def spark():
-            return os.environ["PYTEST_XDIST_WORKER"]
 
-        @pytest.mark.parametrize("n", range(6))
-        def test_with(spark, n):
-            time.sleep(0.3)
-            open(f"spark-{spark}", "w").close()
+@pytest.mark.slow
+def test_tests_of_spark_share_a_worker_and_long_ones_begin(project: pytest.Pytester) -> None:
+    project.makepyfile(test_workers=WORKERS)
+    done = project.runpytest_subprocess("-q", "-n", "3", "--dist", "loadgroup")
+    done.assert_outcomes(passed=19)
 
-        @pytest.mark.parametrize("n", range(6))
-        def test_without(n):
-            time.sleep(0.1)
-            open(f"other-{os.environ['PYTEST_XDIST_WORKER']}", "w").close()
-        """
-    )
-    done = project.runpytest_subprocess("-q", "-n", "2", "--dist", "loadgroup")
-    done.assert_outcomes(passed=12)
-    assert len(list(project.path.glob("spark-*"))) == 1
-    assert len(list(project.path.glob("other-*"))) >= 1
+    def ran(unit: str) -> list[tuple[str, ...]]:
+        lines = (project.path / unit).read_text("utf-8").splitlines()
+        return [tuple(line.split()) for line in lines]
+
+    assert len(ran("session")) == len(ran("processes")) == 6
+    workers = {*ran("session"), *ran("processes")}
+    assert len(workers) == 2
+    # The third worker has nothing else to do at first.
+    [third] = [worker for worker, what in ran("none") if what == "long"]
+    assert (third,) not in workers
+    assert next(what for worker, what in ran("none") if worker == third) == "long"
