@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections import Counter
+import zlib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -36,14 +36,14 @@ NOT_COUNTED = ("PYTEST_", "SPARK_", "PYSPARK_", "_RJEM_")
 its allocator when it is imported."""
 
 
-CASES_IF_QUICK = 3
+CASES_IF_QUICK = 2
 """Cases of one test function in a quick run."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("wireloom")
     group.addoption("--all", action="store_true", help="also what only runs at night")
-    group.addoption("--quick", action="store_true", help="a sample that takes two minutes")
+    group.addoption("--quick", action="store_true", help="a sample that takes a minute or two")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -77,22 +77,31 @@ def sample(items: list[pytest.Item], cases: int | None) -> set[str]:
     same source as the compiled one, which runs every case. The choice must not depend on the order
     of tests, which is random: all workers have to make the same one.
     """
-    chosen: set[str] = set()
-    counts: Counter[str] = Counter()
+    groups: dict[str, list[str]] = {}
     for item in sorted(items, key=lambda item: item.nodeid):
         marks = {mark.name for mark in item.iter_markers()}
         params = item.callspec.params if hasattr(item, "callspec") else {}
         is_interpreted = params.get("kernel") == "interpreted"
         if "nightly" in marks or (cases and (is_interpreted or marks & {"slow", "spark"})):
             continue
-        function = item.nodeid.partition("[")[0]
+        group = item.nodeid.partition("[")[0]
         if is_interpreted:
             named = {value for value in params.values() if isinstance(value, str)} & names()
-            function += f"[interpreted {sorted(named)}]"
-        counts[function] += 1
-        if counts[function] <= (1 if is_interpreted else cases or sys.maxsize):
-            chosen.add(item.nodeid)
-    return chosen
+            group += f"[interpreted {sorted(named)}]"
+        # Only the first of those that are interpreted.
+        if not is_interpreted or group not in groups:
+            groups.setdefault(group, []).append(item.nodeid)
+    return {name for group, found in groups.items() for name in some(group, found, cases)}
+
+
+def some(function: str, cases: list[str], count: int | None) -> Iterator[str]:
+    """So many cases of a test function, other ones of the next, so that each format has its turn."""
+    if count is None or len(cases) <= count:
+        yield from cases
+        return
+    start = zlib.crc32(function.encode())
+    for number in range(count):
+        yield cases[(start + number * len(cases) // count) % len(cases)]
 
 
 @cache

@@ -135,6 +135,7 @@ def holes_everywhere(count: int) -> Iterator[bytes]:
         yield traffic.pcap_record(packet)
 
 
+@pytest.mark.slow
 def test_memory_stays_bounded_when_every_segment_is_behind_a_hole(kernel):
     limits = ReassemblyLimits(max_bytes=1 << 17, max_flows=512)
     source = Endless(holes_everywhere(3_000))

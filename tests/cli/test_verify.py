@@ -104,6 +104,7 @@ def test_a_codec_that_breaks_is_a_failure(
 # --- tshark ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.interop
 @pytest.mark.skipif(not tshark.is_installed(), reason="tshark is not installed")
 def test_streams_are_those_of_tshark(run: Any, tmp_path: Path) -> None:

@@ -141,6 +141,7 @@ def test_texts_of_other_lengths_do_not_make_another_layout(name, used):
     assert used == [False] * 2 + [True] * 98
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tibmsg", "tibrv"])
 def test_texts_of_other_lengths_and_damage(name, kernel, count):
     random = Random(9)
@@ -165,6 +166,7 @@ def test_more_texts_than_segments_and_texts_too_long(name, kernel):
     check_scan(name, b"".join(frames), kernel=kernel, chunked=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tibmsg", "tibrv"])
 def test_fields_in_another_order_are_known_again(name, kernel, count, monkeypatch):
     part, parsed = import_module(f"wireloom.kernel.walk.{name}"), []

@@ -70,6 +70,7 @@ def _run(*arguments):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="pages are protected with Linux's calls")
 def test_no_read_goes_behind_a_frame():
     if not kernels.is_compiled():

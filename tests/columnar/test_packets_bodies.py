@@ -405,6 +405,7 @@ def test_each_column_alone_is_the_same(kernel):
         assert found == [{column: row[column]} for row in rows]
 
 
+@pytest.mark.slow
 def test_many_paths_are_forgotten_in_time(kernel):
     if kernel is kernels.interpreted():
         pytest.skip("slow")

@@ -54,6 +54,7 @@ def test_the_example_is_installed_and_used(site: Path, tmp_path: Path) -> None:
     assert [json.loads(line)["packet"] for line in decoded.stdout.splitlines()] == ["ASK"] * 3
 
 
+@pytest.mark.slow
 def test_one_that_fails_to_load_is_reported_and_not_fatal(site: Path, tmp_path: Path) -> None:
     broken = shutil.copytree(site, tmp_path / "site", ignore=lambda *_: {"__pycache__"})
     (broken / "wireloom_ping" / "__init__.py").write_text("raise OSError('no way')\n")
@@ -65,6 +66,7 @@ def test_one_that_fails_to_load_is_reported_and_not_fatal(site: Path, tmp_path: 
     assert "OSError: no way" in doctor.stdout
 
 
+@pytest.mark.slow
 def test_the_example_and_the_toys_do_what_every_format_must_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

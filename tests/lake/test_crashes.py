@@ -163,6 +163,7 @@ def test_a_writer_may_die_anywhere(
     assert outcomes == {tuple(OLD), tuple(AFTER[step])}
 
 
+@pytest.mark.slow
 def test_a_batch_sent_again_after_a_crash_is_not_committed_twice(
     base: Path, tmp_path: Path
 ) -> None:

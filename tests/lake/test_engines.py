@@ -117,6 +117,7 @@ def test_an_engine_sees_neither_what_was_replaced_nor_what_is_staged(
     check(lake, engine)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", [by_duckdb, by_polars, by_pandas])
 def test_an_engine_does_not_take_a_delta_log_for_rows(lake: Lake, engine: Read) -> None:
     deltalake = pytest.importorskip("deltalake")

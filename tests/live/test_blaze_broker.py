@@ -147,6 +147,7 @@ async def test_a_limit_of_connections_lets_in_the_next_when_one_leaves() -> None
             assert third.connid > first.connid
 
 
+@pytest.mark.slow
 @live
 async def test_silence_costs_the_connection_and_a_test_request_is_answered() -> None:
     async with serving() as broker, await Raw.connect(broker, hbtsec=1) as raw:

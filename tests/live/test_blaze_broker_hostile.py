@@ -98,6 +98,7 @@ async def test_half_a_header_stalls_nobody() -> None:
             half.close()
 
 
+@pytest.mark.slow
 @live
 async def test_who_drips_bytes_without_a_packet_is_silent_all_the_same() -> None:
     async with serving() as broker, await Raw.connect(broker, hbtsec=1) as slow:
@@ -231,6 +232,7 @@ async def test_who_sends_more_transactions_than_it_may_is_slowed_down() -> None:
         assert broker.metrics.held_reads["rate"]
 
 
+@pytest.mark.slow
 @live
 async def test_a_thousand_connections_that_say_nothing_are_gone_in_time() -> None:
     async with serving(settings(protocol={"handshake_s": 0.5})) as broker:

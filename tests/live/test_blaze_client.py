@@ -356,6 +356,7 @@ def test_a_server_that_does_not_speak_blaze_ends_the_client() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_heartbeats_keep_an_idle_connection_and_the_broker_may_impose_them() -> None:
     async def test(broker: Broker, client: Client) -> None:
         assert client.heartbeat == 1

@@ -232,6 +232,7 @@ def test_a_broker_that_is_killed_takes_nothing_along(postgres_url: str) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_a_server_that_restarts_is_waited_for(postgres: Server, postgres_url: str) -> None:
     async def run() -> None:
         async with brokers(postgres_url, 2) as found:

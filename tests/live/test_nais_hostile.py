@@ -129,6 +129,7 @@ def test_a_flood_over_the_quota_is_slowed_down() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_what_is_no_websocket_is_refused_and_large_messages_end_their_connection() -> None:
     async def main() -> None:
         async with serving(junction_of(A, W + "?max-payload=1000", routes=("a-w",))) as junction:

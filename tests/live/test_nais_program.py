@@ -58,6 +58,7 @@ def test_the_junction_says_that_it_is_ready_and_stops_when_told() -> None:
     assert [line["event"] for line in log] == ["ready", "draining", "counters", "stopped"]
 
 
+@pytest.mark.slow
 def test_sighup_reads_the_configuration_again_and_unchanged_lines_stay(tmp_path: Path) -> None:
     path = tmp_path / "junction.toml"
     ports = {"a": free_port(), "b": free_port()}

@@ -111,6 +111,7 @@ def test_noise_ends_one_connection_after_the_other_and_nothing_else(tmp_path: Pa
     run(main())
 
 
+@pytest.mark.slow
 def test_no_tls_half_a_handshake_and_silence_are_not_in_the_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +135,7 @@ def test_no_tls_half_a_handshake_and_silence_are_not_in_the_way(
     run(main())
 
 
+@pytest.mark.slow
 def test_half_a_handshake_counts_as_a_connection_until_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,6 +164,7 @@ def test_half_a_handshake_counts_as_a_connection_until_it_ends(
     run(main())
 
 
+@pytest.mark.slow
 def test_who_drips_a_packet_is_cut_off_and_who_is_silent_is_not(tmp_path: Path) -> None:
     async def main() -> None:
         async with witnesses(tmp_path, times=TimeSettings(packet_s=0.6)) as (entry, *_):

@@ -108,6 +108,7 @@ def test_only_new_captures_are_read(captures: Path, lake: Path) -> None:
     assert lake_tables(lake) == expected(files(captures))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["grown", "cut", "rewritten", "renamed", "rotated"])
 @pytest.mark.parametrize("name", ["quotes-2024-01-05.bin", "mixed.pcapng"])
 def test_a_changed_capture_replaces_what_was_read_of_it(

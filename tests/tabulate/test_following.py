@@ -136,6 +136,7 @@ def rotated(pcap: Path, files: int) -> list[bytes]:
     return [(head if part.start else b"") + data[part.start : part.end] for part in parts]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("container", ["pcap", "pcapng"])
 def test_packet_captures_that_grow_give_the_rows_of_one_pass(

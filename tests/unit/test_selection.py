@@ -44,7 +44,7 @@ def project(pytester: pytest.Pytester) -> pytest.Pytester:
     [
         (["--all"], 22),
         ([], 10 + 2 + 1),  # compiled, interpreted once for each format, slow
-        (["--quick"], 3),
+        (["--quick"], 2),
         (["test_them.py::test_long"], 1),
         (["test_them.py::test_rows"], 20),
     ],
@@ -54,6 +54,22 @@ def test_each_run_has_its_tests(
 ) -> None:
     project.makepyfile(test_them=CASES)
     project.runpytest_subprocess("-q", *arguments).assert_outcomes(passed=passed)
+
+
+@pytest.mark.slow
+def test_a_quick_run_has_other_cases_of_each_function(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        """
+        import pytest
+
+        pytestmark = pytest.mark.parametrize("n", range(6))
+        """
+        + "".join(f"\n        def test_{name}(n): pass" for name in range(12))
+    )
+    done = project.runpytest_subprocess("-v", "--quick")
+    done.assert_outcomes(passed=24)
+    shown = done.stdout.str()
+    assert all(f"[{n}] PASSED" in shown for n in range(6))
 
 
 WORKERS = """

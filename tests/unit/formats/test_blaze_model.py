@@ -328,6 +328,7 @@ def test_a_class_has_no_more_fields_than_an_index_can_tell() -> None:
         nclass.field("g", "bool")
 
 
+@pytest.mark.slow
 def test_large_models_are_read_in_linear_time() -> None:
     fields = "\n".join(f'int_32 f{i} "text"' for i in range(20_000))
     keys = "\n".join(f"@key @id {i} @fldset {{f{i}}} @key_end" for i in range(10_000))

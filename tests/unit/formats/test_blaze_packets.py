@@ -145,6 +145,7 @@ def test_every_legal_packet_comes_back(message: BlazePacket) -> None:
     assert FORMAT.from_dict(again.to_dict()) == message
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(sorted(SAMPLES)), st.data())
 def test_whatever_is_accepted_is_written_back_as_it_was(name: str, data: st.DataObject) -> None:
