@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import queue
 import random
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -524,6 +526,45 @@ def test_a_client_without_a_loop_waits(tmp_path: Path) -> None:
                     BlockingClient(entry.listen, trust=Trust(pin="0" * 64))
 
             await asyncio.to_thread(use)
+
+    run(main())
+
+
+def test_a_thread_that_still_serves_when_its_client_is_closed_is_told(tmp_path: Path) -> None:
+    is_closed = threading.Event()
+    heard: queue.Queue[bytes | str] = queue.Queue()
+
+    def ask(sock: BlockingSocket) -> None:
+        try:
+            heard.put(sock.recv())
+        except ConnectionClosed as error:
+            heard.put(str(error))
+
+    def serve(sock: BlockingSocket) -> None:
+        assert sock.recv() == b"hello"
+        heard.put(b"hello")
+        ask(sock)
+        is_closed.wait(20)
+        ask(sock)
+
+    async def main() -> None:
+        async with served(tmp_path) as entry, Client(entry.listen, trust=entry.trust) as b:
+
+            def publisher() -> BlockingClient:
+                made = BlockingClient(entry.listen, trust=entry.trust)
+                made.publish("x", serve)
+                return made
+
+            a = await asyncio.to_thread(publisher)
+            _, writer = await b.open("x")
+            writer.write(b"hello")
+            assert await asyncio.to_thread(heard.get, timeout=20) == b"hello"
+            await asyncio.to_thread(a.close)
+            is_closed.set()
+            # What was being waited for ended with the socket, or with the client.
+            first = await asyncio.to_thread(heard.get, timeout=20)
+            assert first in (b"", "the client is closed")
+            assert await asyncio.to_thread(heard.get, timeout=20) == "the client is closed"
 
     run(main())
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from wireloom.errors import ConnectionClosed
 from wireloom.services._shell.loops import new_loop
 from wireloom.services.nrep.client import Client, ClientCounts
 from wireloom.services.nrep.streams import SocketWriter
@@ -37,7 +39,11 @@ class BlockingSocket:
         self.close()
 
     def recv(self, size: int = 65_536) -> bytes:
-        """Bytes that have come, at least one; none at the end."""
+        """Bytes that have come, at least one; none at the end.
+
+        Raises:
+            ConnectionClosed: the client was closed before.
+        """
         return self._client.wait(self._reader.read(size))
 
     def sendall(self, data: bytes) -> None:
@@ -73,6 +79,8 @@ class BlockingClient:
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self._loop = new_loop()
+        self._lock = threading.Lock()
+        self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name="nrep client", daemon=True)
         self._thread.start()
 
@@ -93,12 +101,33 @@ class BlockingClient:
         self._loop.close()
 
     def _stop(self) -> None:
+        async def end() -> None:
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+
+        with self._lock:
+            self._is_stopped = True
+        asyncio.run_coroutine_threadsafe(end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run something on the client's event loop, and wait for what it gives."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        """Run something on the client's event loop, and wait for what it gives.
+
+        Raises:
+            ConnectionClosed: the client is closed, maybe by another thread, meanwhile.
+        """
+        with self._lock:
+            if self._is_stopped:
+                work.close()
+                raise ConnectionClosed("the client is closed")
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except CancelledError:
+            raise ConnectionClosed("the client is closed") from None
 
     def __enter__(self) -> Self:
         return self
