@@ -173,10 +173,11 @@ def test_a_servers_packet_from_a_client_ends_the_connection(
 
 def test_a_test_request_is_answered_and_a_heartbeat_is_not(broker: str) -> None:
     with Words.connect(broker) as words:
+        before = int(time.time())
         words.put(1, 12345, words.connid)
         kind, answer, _ = words.packet()
         assert (kind, len(answer)) == (2, 1)
-        assert abs(answer[0] - time.time()) < 5  # its own clock, not an echo
+        assert before <= answer[0] <= time.time()  # its own clock, not an echo
         words.put(2, 0, words.connid)
         assert words.is_silent()
 
@@ -466,13 +467,14 @@ def test_a_stamp_is_the_second_and_a_counter_in_it(fresh: str) -> None:
         words.subscribed(mode=3)
         while time.time() % 1 > 0.2:
             time.sleep(0.02)
+        before = int(time.time())
         for number in range(1, 6):
             writer.code(INS, truck(number))
         time.sleep(1.1)
         writer.code(INS, truck(6))
         events = [words.event() for _ in range(6)]
         stamps = [stamp_of(event) for event in events]
-        assert abs(stamps[0][0] - time.time()) < 10
+        assert before <= stamps[0][0] <= stamps[5][0] <= time.time()
         for (second, counter), after in itertools.pairwise(stamps):
             assert after == (second, counter + 1) or (after[0] > second and after[1] == 0)
         assert stamps[5][1] == 0
@@ -489,13 +491,14 @@ def test_a_stamp_is_the_second_and_a_counter_in_it(fresh: str) -> None:
 
 def test_past_ends_with_a_stop_and_live_has_no_download(fresh: str) -> None:
     with Words.connect(fresh) as writer, Words.connect(fresh) as words:
+        before = int(time.time())
         writer.code(INS, truck(1))
         words.subscribed(mode=2)
         assert words.told(2) == [*DOWNLOADED, END]
         stop = words.event()
         assert kind_of(stop) == STOP
         assert (len(stop.words), stop.words[1] & 0xFFFF) == (5, 0)
-        assert abs(stop.words[3] - time.time()) < 5
+        assert before <= stop.words[3] <= time.time()
         assert stop.words[4] == 0
         writer.code(UPD, truck(1, field(3, i32(1))))
         assert words.is_silent()
