@@ -95,7 +95,7 @@ def sample(items: list[pytest.Item], cases: int | None) -> set[str]:
 
 
 def some(function: str, cases: list[str], count: int | None) -> Iterator[str]:
-    """So many cases of a test function, other ones of the next, so that each format has its turn."""
+    """So many cases of a test, other ones of the next test, so that each format has its turn."""
     if count is None or len(cases) <= count:
         yield from cases
         return

@@ -274,7 +274,6 @@ def test_a_flood_of_questions_whose_answers_nobody_reads_is_not_read_either(
             enemy = await entry.raw()
             question = DiscoverInstances(nonce=1, app_id=app_id("many")).encode() * 1000
 
-
             async def flood() -> None:
                 while True:
                     enemy.writer.write(question)
