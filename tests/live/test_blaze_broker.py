@@ -535,6 +535,7 @@ async def test_who_leaves_takes_its_subscriptions_along() -> None:
 # -- dialects
 
 
+@pytest.mark.slow
 @live
 async def test_2017_has_its_own_numbers_and_habits() -> None:
     async with (

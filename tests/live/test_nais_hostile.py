@@ -154,7 +154,7 @@ def test_what_is_no_websocket_is_refused_and_large_messages_end_their_connection
                 assert (await good.recv())[3:] == frame()[3:]  # type: ignore[index]
                 sender.close()
             with pytest.raises((InvalidMessage, OSError)):
-                await connect(f"ws://{junction.addresses['a']}", open_timeout=2)
+                await connect(f"ws://{junction.addresses['a']}", open_timeout=0.5)
 
     asyncio.run(main())
 
