@@ -164,6 +164,9 @@ def test_a_crash_before_the_commit_leaves_the_table_as_it_was(
     assert lake_tables(lake)["bars"] != before["bars"]
 
 
+# It starts Spark three times or more. The crash above leaves the same behind; a killed driver of
+# a pipeline shows the rest (tests/pipeline/test_killed.py).
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_killing_the_driver_changes_nothing(spark: SparkSession, lake: Path) -> None:
     from wireloom.spark.derived.store import store_derived
