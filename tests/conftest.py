@@ -36,10 +36,6 @@ NOT_COUNTED = ("PYTEST_", "SPARK_", "PYSPARK_", "_RJEM_")
 its allocator when it is imported."""
 
 
-CASES_IF_QUICK = 2
-"""Cases of one test function in a quick run."""
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("wireloom")
     group.addoption("--all", action="store_true", help="also what only runs at night")
@@ -59,9 +55,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: item.get_closest_marker("slow") is None)
     if config.getoption("--all") or any("::" in argument for argument in config.args):
         return
-    is_quick = config.getoption("--quick")
     kept, left = [], []
-    chosen = sample(items, CASES_IF_QUICK if is_quick else None)
+    chosen = sample(items, is_quick=config.getoption("--quick"))
     for item in items:
         (kept if item.nodeid in chosen else left).append(item)
     if left:
@@ -69,20 +64,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = kept
 
 
-def sample(items: list[pytest.Item], cases: int | None) -> set[str]:
-    """The names of those that run by default; with `cases`, of those that run in a quick run.
+def sample(items: list[pytest.Item], *, is_quick: bool) -> set[str]:
+    """The names of those that run by default, or in a quick run.
 
     By default that is all but what is marked `nightly`, and of the interpreted kernel each test
     with each format and table, but not with everything else that it is combined with: it is the
-    same source as the compiled one, which runs every case. The choice must not depend on the order
-    of tests, which is random: all workers have to make the same one.
+    same source as the compiled one, which runs every case. A quick run has one case of each test,
+    which is another one for the next: each format and table has its turn. The choice must not
+    depend on the order of tests, which is random: all workers have to make the same one.
     """
     groups: dict[str, list[str]] = {}
     for item in sorted(items, key=lambda item: item.nodeid):
         marks = {mark.name for mark in item.iter_markers()}
         params = item.callspec.params if hasattr(item, "callspec") else {}
         is_interpreted = params.get("kernel") == "interpreted"
-        if "nightly" in marks or (cases and (is_interpreted or marks & {"slow", "spark"})):
+        if "nightly" in marks or (is_quick and (is_interpreted or marks & {"slow", "spark"})):
             continue
         group = item.nodeid.partition("[")[0]
         if is_interpreted:
@@ -91,17 +87,11 @@ def sample(items: list[pytest.Item], cases: int | None) -> set[str]:
         # Only the first of those that are interpreted.
         if not is_interpreted or group not in groups:
             groups.setdefault(group, []).append(item.nodeid)
-    return {name for group, found in groups.items() for name in some(group, found, cases)}
-
-
-def some(function: str, cases: list[str], count: int | None) -> Iterator[str]:
-    """So many cases of a test, other ones of the next test, so that each format has its turn."""
-    if count is None or len(cases) <= count:
-        yield from cases
-        return
-    start = zlib.crc32(function.encode())
-    for number in range(count):
-        yield cases[(start + number * len(cases) // count) % len(cases)]
+    if is_quick:
+        groups = {
+            name: [some[zlib.crc32(name.encode()) % len(some)]] for name, some in groups.items()
+        }
+    return {nodeid for some in groups.values() for nodeid in some}
 
 
 @cache
