@@ -359,16 +359,18 @@ _COLUMNS = (
 def _other(item: Any) -> Row:
     """A field whose format says no more: the type of its value decides the column."""
     value = item.value
+    is_message = _inner(item) is not None
     kind = getattr(item, "type", None)
-    type = str(getattr(kind, "name", kind)).lower()
+    type = "" if kind is None else str(getattr(kind, "name", kind)).lower()
     if type not in field_types():
-        type = next((name for cls, name in _KINDS if isinstance(value, cls)), "string")
+        found = next((name for cls, name in _KINDS if isinstance(value, cls)), "string")
+        type = "message" if is_message else found
     size = getattr(item, "size", None)
     if not isinstance(size, int):
         size = len(text_bytes(value) if isinstance(value, str) else value) if _has_len(value) else 0
     row: Row = {"type": type, "size": size, "is_blank": False}
-    if _inner(item) is not None:
-        return row | {"type": type if kind is not None else "message"}
+    if is_message:
+        return row
     if value is None:
         return row | {"is_blank": True}
     if isinstance(value, datetime):
@@ -393,5 +395,4 @@ _KINDS: Final = (
     (int, "int"),
     (float, "real"),
     (bytes, "opaque"),
-    (Message, "message"),
 )

@@ -38,3 +38,9 @@ def test_detect_never_takes_a_sample_for_another_format(name: str, sample: str) 
     found = wireloom.detect(data)
     # A format without magic may be unsure of a short message, but not mistaken.
     assert found in ((name,) if get(name).detect(data) >= 90 else (name, None))
+
+
+@pytest.mark.parametrize(("name", "sample"), SAMPLES)
+def test_payloads_are_bytes_of_the_message(name: str, sample: str) -> None:
+    data = get(name).samples()[sample]
+    assert all(payload in data for _, payload in wireloom.decode(data, name).payloads())
