@@ -107,7 +107,7 @@ def dialogues(
     Args:
         rows: with all its other columns.
         is_half: whether a part of a row's dialogue is missing.
-        tables: the base tables; `gaps`, if it is among them, has holes that may have held that part.
+        tables: the base tables; holes in `gaps`, if it is among them, may have held that part.
         network: see `connected`.
         table: the table.
     """
