@@ -40,7 +40,8 @@ def test_detect_never_takes_a_sample_for_another_format(name: str, sample: str) 
     assert found in ((name,) if get(name).detect(data) >= 90 else (name, None))
 
 
-@pytest.mark.parametrize(("name", "sample"), SAMPLES)
-def test_payloads_are_bytes_of_the_message(name: str, sample: str) -> None:
-    data = get(name).samples()[sample]
-    assert all(payload in data for _, payload in wireloom.decode(data, name).payloads())
+# Not for every format: one with escapes carries other bytes than those it is written in.
+@pytest.mark.parametrize("name", ["blaze", "nais", "nrep", "qform", "tibmsg", "tibrv"])
+def test_payloads_are_bytes_of_the_message(name: str) -> None:
+    for data in get(name).samples().values():
+        assert all(payload in data for _, payload in wireloom.decode(data, name).payloads())
