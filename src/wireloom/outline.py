@@ -41,8 +41,9 @@ class Node:
         meaning: str = "",
         error: str = "",
     ) -> Node:
-        """Append a child and return it."""
-        node = Node(name, offset, length, str(value), meaning, error)
+        """Append a child and return it; a value of bytes is shown in hex."""
+        text = value.hex() if isinstance(value, bytes) else str(value)
+        node = Node(name, offset, length, text, meaning, error)
         self.children.append(node)
         return node
 

@@ -140,9 +140,9 @@ class _Level:
     """A message whose fields are being visited: one with a row, or one nested in a field."""
 
     __slots__ = (
-        "carried",
         "columns",
         "depth",
+        "enclosing",
         "fields",
         "message",
         "number",
@@ -152,12 +152,12 @@ class _Level:
     )
 
     def __init__(
-        self, columns: Columns, fields: Sequence[Any], path: str, carried: int, depth: int
+        self, columns: Columns, fields: Sequence[Any], path: str, enclosing: int, depth: int
     ) -> None:
         self.columns = columns  # of its format
         self.fields: Iterator[tuple[int, Any]] = iter(enumerate(fields))
         self.path = path
-        self.carried = carried  # messages around this one
+        self.enclosing = enclosing  # messages around this one
         self.depth = depth  # levels inside its own message
         self.seen: set[str] = set()  # field names so far
         self.row: Row = {}  # the row of its message
@@ -194,10 +194,10 @@ class _Rows:
             return [(messages[0], path)]
         return [(each, join_path(path, f"[{i}]", "")) for i, each in enumerate(messages)]
 
-    def read(self, messages: list[tuple[Message, str]], carried: int) -> None:
+    def read(self, messages: list[tuple[Message, str]], enclosing: int) -> None:
         """Append the rows of messages, and of all messages inside them."""
         # A stack instead of recursion: nesting must not reach Python's limit.
-        stack = [_opened(message, path, carried) for message, path in reversed(messages)]
+        stack = [_opened(message, path, enclosing) for message, path in reversed(messages)]
         while stack:
             level = stack[-1]
             if level.message is not None:
@@ -240,15 +240,15 @@ class _Rows:
             below = []
             for suffix, fields in nested:
                 within = join_path(path, suffix) if suffix else path
-                deeper = _Level(level.columns, fields, within, level.carried, level.depth + 1)
+                deeper = _Level(level.columns, fields, within, level.enclosing, level.depth + 1)
                 deeper.row = level.row
                 below.append(deeper)
             return below
         data = level.columns.payload_of(item)
         if not data or not self._is_nested:
             return []
-        found = self.inside(data, path, level.carried + 1)
-        return [_opened(message, where, level.carried + 1) for message, where in found]
+        found = self.inside(data, path, level.enclosing + 1)
+        return [_opened(message, where, level.enclosing + 1) for message, where in found]
 
     def _unpacked(self, data: bytes, unpack: Callable[[int], str]) -> Row:
         """The text of a packed field, unless all texts of the frame together exceed `max_frame`.
@@ -263,8 +263,8 @@ class _Rows:
         return text_row(text)
 
 
-def _opened(message: Message, path: str, carried: int) -> _Level:
-    level = _Level(get(message.format).columns(), _fields(message), path, carried, 0)
+def _opened(message: Message, path: str, enclosing: int) -> _Level:
+    level = _Level(get(message.format).columns(), _fields(message), path, enclosing, 0)
     level.message = message
     return level
 
@@ -359,16 +359,18 @@ _COLUMNS = (
 def _other(item: Any) -> Row:
     """A field whose format says no more: the type of its value decides the column."""
     value = item.value
+    is_message = _inner(item) is not None
     kind = getattr(item, "type", None)
-    type = str(getattr(kind, "name", kind)).lower()
+    type = "" if kind is None else str(getattr(kind, "name", kind)).lower()
     if type not in field_types():
-        type = next((name for cls, name in _KINDS if isinstance(value, cls)), "string")
+        found = next((name for cls, name in _KINDS if isinstance(value, cls)), "string")
+        type = "message" if is_message else found
     size = getattr(item, "size", None)
     if not isinstance(size, int):
         size = len(text_bytes(value) if isinstance(value, str) else value) if _has_len(value) else 0
     row: Row = {"type": type, "size": size, "is_blank": False}
-    if _inner(item) is not None:
-        return row | {"type": type if kind is not None else "message"}
+    if is_message:
+        return row
     if value is None:
         return row | {"is_blank": True}
     if isinstance(value, datetime):
@@ -393,5 +395,4 @@ _KINDS: Final = (
     (int, "int"),
     (float, "real"),
     (bytes, "opaque"),
-    (Message, "message"),
 )

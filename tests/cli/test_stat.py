@@ -79,6 +79,22 @@ def test_the_report_for_people(run: Any, made: Made, faulty: tuple[Path, Manifes
     assert "WRONG" not in result.stdout
 
 
+def test_damage_before_the_format_is_known_is_no_format_of_its_own(
+    run: Any, tmp_path: Path
+) -> None:
+    talk = Conversation("10.0.0.1:4000", "10.0.0.2:7500", mss=500)
+    data = b"".join(get("tibmsg").samples().values())
+    packets = [*talk.open(), *talk.send(data * (20_000 // len(data)))]
+    bad = bytearray(packets[4].data)
+    bad[-1] ^= 1
+    packets[4] = replace(packets[4], data=bytes(bad))
+    path = tmp_path / "bad.pcap"
+    path.write_bytes(pcap(packets, link_type=talk.link_type))
+    shown = run("stat", path, code=1).stdout
+    assert "1 × suspect" in shown
+    assert "unrecognised" not in shown
+
+
 def test_loss_is_told(run: Any, faulty: tuple[Path, Manifest]) -> None:
     found = json.loads(run("stat", faulty[0], "--json", code=1).stdout)
     total = found["accounting"]["total"]

@@ -444,6 +444,7 @@ def test_columns_that_are_empty_are_told(run: Any, tmp_path: Path) -> None:
     result = run("decode", path, "--tables", "wide", "--columns", columns, "-o", target)
     assert "note: no message has a value that fits N, NOPE" in result.stderr
     assert "note: 3 values did not fit the type of their column" in result.stderr
+    assert "NAME:TYPE in --columns chooses another type" in result.stderr
     result = run("decode", path, "--tables", "wide", "--columns", "SYM,NOPE", "--csv")
     assert "note: no message has a value for NOPE" in result.stderr
     result = run("decode", path, "--tables", "wide", "--columns", "SYM,NOPE", "--csv", "-n1")

@@ -12,6 +12,7 @@ from wireloom.formats import get
 from wireloom.generate import Faults, generate
 from wireloom.generate.traffic import Conversation, pcap
 from wireloom.testing import tshark, vectors
+from wireloom.wire import Limits
 
 GOOD = {
     "id": "V\x1b01",
@@ -58,6 +59,29 @@ def test_a_case_of_no_known_kind_is_a_failure(run: Any, tmp_path: Path) -> None:
     shown = run("verify", write(tmp_path / "v.jsonl", {"kind": "nosuch"}), code=1).stdout
     assert "no verifier knows" in shown
     assert shown.endswith("0 passed, 1 failed\n")
+
+
+ECHO: dict[str, Any] = {"format": "nrep", "hex": "00044433221108000000040000006563686f"}
+SAID = get("nrep").decode(bytes.fromhex(ECHO["hex"]), limits=Limits(), strict=False).to_dict()
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"message": SAID, "name": "echo", "source": "by hand"}, "1 passed"),
+        ({"message": {**SAID, "name": "ohce"}}, "expected {"),
+        ({"message": SAID, "hex": "0004"}, "FAIL"),
+        ({"error": "short_header", "hex": "0004"}, "1 passed"),
+        ({"error": "type"}, "read, where type was expected"),
+        ({"message": SAID, "error": "type"}, "either a message or an error"),
+        ({"message": SAID, "hex": "xy"}, "hex is not hexadecimal"),
+        ({"message": SAID, "odd": 1}, "not understood: odd"),
+        ({"message": SAID, "options": {"odd": 1}}, "has no option 'odd'"),
+    ],
+)
+def test_a_case_of_any_format(run: Any, tmp_path: Path, more: Any, says: str) -> None:
+    path = write(tmp_path / "v.jsonl", ECHO | more)
+    assert says in run("verify", path, code=int(says != "1 passed")).stdout
 
 
 def test_compressed_files_are_read(run: Any, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -32,6 +33,7 @@ from wireloom.formats import REGISTRY, _load, get
 from wireloom.framing import Frame, Problem, Record, scan
 from wireloom.messages import Json, Message
 from wireloom.outline import Node
+from wireloom.rows import field_row
 from wireloom.tables import _packet_table, table
 from wireloom.wire import DEFAULT_LIMITS
 
@@ -148,6 +150,17 @@ def test_a_message_without_a_walker_has_rows(either: Any) -> None:
         -3,
         b"\x00\x01",
     ]
+
+
+def test_a_group_of_fields_is_a_message_where_its_format_lists_no_such_type() -> None:
+    def row(**item: Any) -> dict[str, Any]:
+        return field_row(SimpleNamespace(name="leg", **item), get("note").columns())
+
+    group = {"value": None, "fields": (SimpleNamespace(name="a", value=1),)}
+    for found in (row(**group), row(type="g", **group)):
+        assert (found["type"], found["is_blank"]) == ("message", False)
+    assert row(type=SimpleNamespace(name="BLOB"), **group)["type"] == "blob"
+    assert (row(type="g", value=None)["type"], row(value=2)["type"]) == ("string", "int")
 
 
 def write_pcap(path: Path, data: bytes) -> None:

@@ -358,6 +358,64 @@ class String(Toy):
     content: bytes
 
 
+@packet(
+    code=4,
+    name="FRAMED",
+    parts=(
+        Word("before", size=1, derived="frame"),
+        Word("after", size=1, derived="content"),
+        Varint("size", "len content", 2),
+        Blob("content", "size"),
+    ),
+)
+class Framed(Toy):
+    """Lengths of what includes a number of variable length."""
+
+    content: bytes
+
+
+def test_a_variable_number_counts_in_the_lengths_around_it() -> None:
+    for size, head in ((0, "0301 00"), (3, "0604 03"), (200, "ccca c801")):
+        data = Framed(content=bytes(size)).encode()
+        assert data == bytes.fromhex(head) + bytes(size)
+        assert codec_decode(data, Framed) == Framed(content=bytes(size))
+
+
+@packet(
+    code=5,
+    name="LED",
+    parts=(Blob("head", 4), Word("size", size=1, derived="content"), Rest("tail")),
+)
+class Led(Toy):
+    """Bytes before the word that counts those after it."""
+
+    head: bytes
+    tail: bytes
+
+
+def test_content_is_only_what_follows() -> None:
+    assert Led(head=b"head", tail=b"tail!").encode() == b"head\x05tail!"
+
+
+@packet(code=6, name="SUMMED", parts=(Word("number", size=1), Word("sum", size=1)))
+class Summed(Toy):
+    """A checksum over the bytes of the packet."""
+
+    number: int
+    sum: int = 0
+
+    def flaw(self) -> tuple[str, str] | None:
+        right = sum(self.codec.encode(self, with_flaw=True)[:-1])
+        return None if right == self.sum else ("sum", "is wrong")
+
+
+def test_a_checksum_is_computed_from_the_bytes() -> None:
+    assert Summed(number=7, sum=7).encode() == b"\7\7"
+    with pytest.raises(EncodeError, match="is wrong"):
+        Summed(number=7).encode()
+    assert (raised(b"\7\6", Summed).path, codec_decode(b"\7\7", Summed).sum) == ("sum", 7)
+
+
 @pytest.mark.parametrize("size", [0, 1, 127, 128, 16_383])
 def test_a_length_in_base_128(size: int) -> None:
     made = String(content=bytes(size))

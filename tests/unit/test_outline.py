@@ -13,6 +13,7 @@ def test_add_appends_a_child_and_gives_it_back() -> None:
     assert root.children == [child]
     assert child == Node("x", 2, 4, "17", "a number", "too large")
     assert root.add("y", 6, 2).value == ""
+    assert root.add("z", 6, 2, b"\0\xff").value == "00ff"
 
 
 def test_walk_gives_outer_nodes_first_and_siblings_in_order() -> None:

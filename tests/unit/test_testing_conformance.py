@@ -58,8 +58,65 @@ def test_a_good_format_passes(check: conformance.SampleCheck) -> None:
 
 
 def test_a_whole_format_can_be_checked_at_once() -> None:
-    with pytest.raises(AssertionError, match="detect"):
+    with pytest.raises(AssertionError, match="detect") as raised:
         conformance.check(Bent(detect=lambda data: 3))  # type: ignore[arg-type]
+    [note] = raised.value.__notes__
+    assert note.startswith("nrep: check is_recognised, sample 'discover'")
+
+
+def test_objects_that_break_a_format_are_told() -> None:
+    with pytest.raises(AssertionError, match=r"KeyError\('name'\), not EncodeError, for "):
+        hostile.foreign_objects_are_refused(
+            Bent(from_dict=raises(KeyError("name")))  # type: ignore[arg-type]
+        )
+
+
+class LineFramer:
+    """Frames that nothing but a line feed ends; a line with a digit is wrong."""
+
+    def __init__(self, is_greedy: bool = False) -> None:
+        self._is_greedy = is_greedy
+        self._data = b""
+
+    def feed(self, data: bytes) -> list[Record]:
+        self._data += data
+        return []
+
+    def close(self) -> list[Record]:
+        records: list[Record] = []
+        at = 0
+        for line in self._data.splitlines(keepends=True) if b"\n" in self._data else ():
+            is_good = line.endswith(b"\n") and line[:-1].isalpha() and line.isascii()
+            greedy = self._is_greedy and records and isinstance(records[-1], Problem)
+            if is_good and not greedy:
+                records.append(Frame("line", at, line))
+            else:
+                records.append(Problem("line", at, line, "line", "no line", at=at))
+            at += len(line)
+        return records
+
+
+def lines(is_greedy: bool) -> Any:
+    def decode(data: bytes, **_: Any) -> Message:
+        raise DecodeError("not asked for")
+
+    return Bent(
+        name="line",
+        samples=lambda: {text: f"{text}\n".encode() for text in ("one", "two", "three", "four")},
+        framer=lambda **_: LineFramer(is_greedy),
+        decode=decode,
+    )
+
+
+def test_a_delimiter_takes_only_the_next_frame_with_it() -> None:
+    streams.damage_does_not_spread(lines(is_greedy=False))
+    with pytest.raises(AssertionError, match="is lost"):
+        streams.damage_does_not_spread(lines(is_greedy=True))
+
+
+@pytest.mark.parametrize("name", ["blaze", "nais", "nrep", "qform", "tibmsg", "tibrv"])
+def test_no_format_here_is_taken_for_one_of_delimiters(name: str) -> None:
+    assert streams._delimiter(get(name)) == b""
 
 
 @pytest.mark.parametrize(

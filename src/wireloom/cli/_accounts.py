@@ -104,8 +104,10 @@ class WideNotes:
             yield f"note: no message{so_far} has a value {what} {', '.join(empty)}"
         if self._misfits:
             values = count(self._misfits, "value")
-            yield f"note: {values} did not fit the type of their column; misfits says where, "
-            "and NAME:TYPE in --columns chooses another type"
+            yield (
+                f"note: {values} did not fit the type of their column; misfits says where, "
+                "and NAME:TYPE in --columns chooses another type"
+            )
 
 
 def to_json(totals: Totals) -> dict[str, Any]:

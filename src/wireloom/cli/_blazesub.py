@@ -1,4 +1,4 @@
-"""A subscription on the terminal: a table that follows the objects, or a JSON line an event."""
+"""A subscription on the terminal: a table that follows the objects, or one JSON line per event."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def tx(
     """Insert, update, change (dlt), delete or reset objects.
 
     FIELD may go into objects and arrays: home.x, temps[0], stops[1].label; a whole array or object
-    is given as JSON. Without fields, JSON objects are read from stdin, one a line: as many
+    is given as JSON. Without fields, JSON objects are read from stdin, one per line: as many
     transactions as there are lines, many at a time. With dlt only the given fields are changed.
     The exit status is 1 when one of them was refused.
     """

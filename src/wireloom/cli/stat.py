@@ -163,7 +163,12 @@ def _formats(totals: Totals) -> Iterator[str]:
         rows[0] += ("conflict",)
     if has_bad:
         rows[0] += ("bad checksums",)
-    named = {format or UNKNOWN: account for format, account in totals.formats.items()}
+    # Without bytes, the account of no format only has damage of the capture: it is listed below.
+    named = {
+        format or UNKNOWN: account
+        for format, account in totals.formats.items()
+        if format is not None or account.captured
+    }
     listed: list[tuple[str, Account]] = [*sorted(named.items()), ("all", totals)]
     for name, sums in listed:
         numbers = (sums.streams, sums.frames, sums.captured, sums.decoded, sums.quarantined)

@@ -276,7 +276,7 @@ class StagedWriter:
 
     @property
     def held_bytes(self) -> int:
-        """What waits for its row group."""
+        """Bytes that wait for their row group."""
         return self._held
 
     def write(self, table: str, batch: pa.RecordBatch) -> None:

@@ -292,10 +292,15 @@ def make_encoder(
 ) -> Callable[[Any], bytes]:
     """``encode(packet) -> bytes``; every value is checked against its field."""
     src = _Source("encode(m)", unfit=_unfit, varint=varint, fixed=_fixed, text=_text, rule=_rule)
-    blobs = [part for part in flat if isinstance(part, (Blob, Items, Rest))]
-    for part in blobs:
-        _write_blob(src, part)
-    src.put(f"blobs = {' + '.join(f'len(b_{part.name})' for part in blobs) or '0'}")
+    for part in flat:
+        if isinstance(part, (Blob, Items, Rest)):
+            _write_blob(src, part)
+    for number, part in enumerate(flat):
+        rules = {bits.derived for bits in part.bits} if isinstance(part, Word) else set()
+        if "frame" in rules:
+            src.put(f"frame = {_length(flat, code, flat)}")
+        if "content" in rules:
+            src.put(f"content = {_length(flat[number + 1 :], code, flat)}")
     chunks: list[str] = []
     unused_at = 0
     for run in _runs(flat):
@@ -333,10 +338,8 @@ def _derive(rule: str, code: int, flat: tuple[Flat, ...]) -> str:
             return str(code)
         case "words":
             return str(words_in(flat))
-        case "frame":
-            return f"({sum(part.size for part in flat if isinstance(part, Word))} + blobs)"
-        case "content":
-            return f"({_words_after(flat, rule)} + blobs)"
+        case "frame" | "content":
+            return kind  # a variable, see `make_encoder`
         case "len":
             return f"len(b_{name})"
         case "count":
@@ -344,11 +347,15 @@ def _derive(rule: str, code: int, flat: tuple[Flat, ...]) -> str:
     raise TypeError(f"unknown rule {rule!r}")
 
 
-def _words_after(flat: tuple[Flat, ...], rule: str) -> int:
-    """Bytes of the words after the one that holds the `rule` field."""
-    words = [part for part in flat if isinstance(part, Word)]
-    holder = next(i for i, word in enumerate(words) if any(b.derived == rule for b in word.bits))
-    return sum(word.size for word in words[holder + 1 :])
+def _length(parts: tuple[Flat, ...], code: int, flat: tuple[Flat, ...]) -> str:
+    """Bytes of some parts of a form."""
+    terms = [str(sum(part.size for part in parts if isinstance(part, Word)))]
+    for part in parts:
+        if isinstance(part, Varint):
+            terms.append(f"len(varint({_derive(part.derived, code, flat)}))")
+        elif not isinstance(part, Word):
+            terms.append(f"len(b_{part.name})")
+    return " + ".join(terms)
 
 
 def _write_word(src: _Source, word: Word, code: int, flat: tuple[Flat, ...]) -> None:

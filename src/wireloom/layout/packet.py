@@ -219,13 +219,17 @@ class PacketCodec:
             raise InvalidFieldError(flaw[1], offset=pos, path=flaw[0])
         return message
 
-    def encode(self, message: Packet) -> bytes:
+    def encode(self, message: Packet, *, with_flaw: bool = False) -> bytes:
         """The bytes of the packet.
+
+        Args:
+            message: the packet.
+            with_flaw: whether its `flaw` does not matter: to compute a checksum over its bytes.
 
         Raises:
             EncodeError: a value does not fit its field, or the fields do not agree.
         """
-        if (flaw := message.flaw()) is not None:
+        if not with_flaw and (flaw := message.flaw()) is not None:
             raise EncodeError(flaw[1], path=flaw[0])
         return self._encoders[self._form_of(message)](message)
 

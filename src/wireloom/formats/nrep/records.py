@@ -79,7 +79,6 @@ class Peer:
     is_congested: bool = False
     """Whether its connection accepts no more for now; see `set_congested`."""
     _out: list[bytes] = field(default_factory=list)
-    _out_size: int = 0
     _instances: list[Instance] = field(default_factory=list)
     _legs: dict[bytes, tuple[Socket, Leg]] = field(default_factory=dict)
     _requested: int = 0
@@ -127,7 +126,6 @@ class Peer:
     def parts_to_send(self) -> list[bytes]:
         """The same as a list of parts, without joining them."""
         out, self._out = self._out, []
-        self._out_size = 0
         return out
 
     def next_timeout(self, now: float) -> float | None:
@@ -150,4 +148,3 @@ class Peer:
             if not self._out:
                 self.table._unsent.append(self)
             self._out.append(data)
-            self._out_size += len(data)

@@ -189,7 +189,7 @@ def blaze_subscriptions(tables: Tables, *, network: str | None = None) -> DataFr
     )
     found = found.withColumns({name: sf.coalesce(name, sf.lit(0)) for name in counts})
     is_half = sf.col("rqstid").isNull() | sf.col("outcome").isin("open", "unanswered")
-    return dialogues(found, is_half, gaps, network, TABLE)
+    return dialogues(found, is_half, tables, network, TABLE)
 
 
 def _summed(rows: DataFrame) -> DataFrame:

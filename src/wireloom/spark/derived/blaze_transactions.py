@@ -7,14 +7,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from wireloom.spark.derived.common import (
-    Tables,
-    connected,
-    dialogue_table,
-    dialogues,
-    named,
-    optional,
-)
+from wireloom.spark.derived.common import Tables, connected, dialogue_table, dialogues, named
 from wireloom.spark.derived.pairs import outcome, pair, placed
 from wireloom.tables import Column
 
@@ -93,4 +86,4 @@ def blaze_transactions(tables: Tables, *, network: str | None = None) -> DataFra
         response["frame_length"].alias("response_bytes"),
     )
     is_half = sf.col("outcome").isin("unanswered", "unrequested", "repeated")
-    return dialogues(found, is_half, optional(tables, "gaps", packets), network, TABLE)
+    return dialogues(found, is_half, tables, network, TABLE)

@@ -100,18 +100,19 @@ def dialogue_table(name: str, doc: str, columns: Iterable[TableColumn]) -> Table
 
 
 def dialogues(
-    rows: DataFrame, is_half: Column, gaps: DataFrame, network: str | None, table: Table
+    rows: DataFrame, is_half: Column, tables: Tables, network: str | None, table: Table
 ) -> DataFrame:
     """The rows of a `dialogue_table`: `ts` and `is_doubtful` are added.
 
     Args:
         rows: with all its other columns.
         is_half: whether a part of a row's dialogue is missing.
-        gaps: the base table of holes, which may have held that part.
+        tables: the base tables; holes in `gaps`, if it is among them, may have held that part.
         network: see `connected`.
         table: the table.
     """
-    holed = connected(gaps, network).select("connection").distinct()
+    gaps = connected(optional(tables, "gaps", rows), network)
+    holed = gaps.select("connection").distinct()
     holed = holed.withColumn("_holed", sf.lit(True))
     joined = rows.join(holed, "connection", "left")
     doubt = is_half & sf.coalesce(sf.col("_holed"), sf.lit(False))

@@ -13,14 +13,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from wireloom.spark.derived.common import (
-    Tables,
-    connected,
-    dialogue_table,
-    dialogues,
-    named,
-    optional,
-)
+from wireloom.spark.derived.common import Tables, connected, dialogue_table, dialogues, named
 from wireloom.spark.derived.pairs import outcome, pair, placed
 from wireloom.tables import Column
 
@@ -133,4 +126,4 @@ def nais_exchanges(tables: Tables, *, network: str | None = None) -> DataFrame:
         response["frame_offset"].alias("ack_offset"),
     )
     is_half = sf.col("outcome") != "acked"
-    return dialogues(found, is_half, optional(tables, "gaps", packets), network, TABLE)
+    return dialogues(found, is_half, tables, network, TABLE)

@@ -13,14 +13,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
-from wireloom.spark.derived.common import (
-    Tables,
-    connected,
-    dialogue_table,
-    dialogues,
-    named,
-    optional,
-)
+from wireloom.spark.derived.common import Tables, connected, dialogue_table, dialogues, named
 from wireloom.spark.derived.pairs import ORDER, pair, placed
 from wireloom.tables import Column
 
@@ -120,7 +113,7 @@ def nrep_sockets(tables: Tables, *, network: str | None = None) -> DataFrame:
         }
     )
     is_half = sf.col("role").isNull() | sf.col("outcome").isin("open", "pending", "unanswered")
-    return dialogues(result, is_half, optional(tables, "gaps", packets), network, TABLE)
+    return dialogues(result, is_half, tables, network, TABLE)
 
 
 def _lives(rows: DataFrame) -> DataFrame:

@@ -3,11 +3,15 @@
 >>> from wireloom.formats import get
 >>> check(get("nrep"))
 
-A check returns nothing, or raises `AssertionError` saying what is wrong. `SAMPLE_CHECKS` take a
-format and the name and bytes of one of its samples, `FORMAT_CHECKS` take the format alone.
+A check returns nothing, or raises `AssertionError` saying what is wrong. What a format itself
+raises comes out as it is, with a note that names the check. `SAMPLE_CHECKS` take a format and the
+name and bytes of one of its samples, `FORMAT_CHECKS` take the format alone.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from wireloom.format import Format
 from wireloom.testing.conformance.hostile import HOSTILE_CHECKS, examine
@@ -27,6 +31,18 @@ def check(format: Format) -> None:
     """
     for name, data in format.samples().items():
         for one in SAMPLE_CHECKS:
-            one(format, name, data)
+            with _noted(f"{format.name}: check {one.__name__}, sample {name!r}: {one.__doc__}"):
+                one(format, name, data)
     for other in FORMAT_CHECKS:
-        other(format)
+        with _noted(f"{format.name}: check {other.__name__}: {other.__doc__}"):
+            other(format)
+
+
+@contextmanager
+def _noted(note: str) -> Iterator[None]:
+    """Add a note to whatever is raised."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(note)
+        raise

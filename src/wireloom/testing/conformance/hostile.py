@@ -201,6 +201,8 @@ def foreign_objects_are_refused(format: Format) -> None:
             format.from_dict(given).encode()
         except EncodeError:
             continue
+        except Exception as error:
+            raise AssertionError(f"{error!r}, not EncodeError, for {given}") from error
 
 
 HOSTILE_CHECKS: tuple[FormatCheck, ...] = (

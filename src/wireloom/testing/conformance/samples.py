@@ -159,7 +159,7 @@ def has_a_complete_tree(format: Format, name: str, data: bytes) -> None:
     explained = bytearray(len(data))
     for leaf in _leaves(root):
         explained[leaf.offset : leaf.end] = b"\1" * leaf.length
-    expect(0 not in explained, f"byte {explained.find(0)} is not explained")
+    expect(0 not in explained, f"byte {explained.find(0)} is in no leaf of the tree")
     own = decode(format, data).outline()
     expect(own.length == len(data), "message.outline() is of another length")
     check_tree(own, data)
@@ -199,10 +199,12 @@ def shows_in_a_notebook(format: Format, name: str, data: bytes) -> None:
 
 
 def names_its_payloads(format: Format, name: str, data: bytes) -> None:
-    """Payloads are byte strings that the message really holds."""
-    for path, payload in decode(format, data).payloads():
+    """Payloads are byte strings with a path, the same ones each time."""
+    found = list(decode(format, data).payloads())
+    for path, payload in found:
         expect(isinstance(path, str) and path, f"payload without a path: {path!r}")
-        expect(type(payload) is bytes and payload in data, f"{path}: not bytes of the message")
+        expect(type(payload) is bytes, f"{path}: a payload is bytes, not {payload!r}")
+    expect(list(decode(format, data).payloads()) == found, "other payloads the second time")
 
 
 def check_error(error: DecodeError, size: int) -> None:

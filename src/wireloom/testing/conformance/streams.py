@@ -20,6 +20,9 @@ DAMAGED_STREAMS = 60
 """Streams tried for each kind of damage, with one damaged place each."""
 
 
+_OFFSETS = "offsets in errors of rules count from data[0], in a Problem from the stream's start"
+
+
 def check_sum(records: list[Record], size: int, start: int = 0) -> None:
     """Records follow one another without a gap and cover the stream.
 
@@ -32,7 +35,8 @@ def check_sum(records: list[Record], size: int, start: int = 0) -> None:
         expect(record.length > 0, f"an empty record at {at}")
         if isinstance(record, Problem):
             expect(record.code and record.reason, f"no code or no reason: {record}")
-            expect(at <= record.at <= start + size, f"a problem at {at} is blamed on {record.at}")
+            inside = at <= record.at <= start + size
+            expect(inside, f"a problem at {at} is blamed on {record.at}: {_OFFSETS}")
         at += record.length
     expect(at == start + size, f"the records cover {at - start} of {size} bytes")
 
@@ -146,7 +150,11 @@ def damage_does_not_spread(format: Format) -> None:
     the start of another frame, most often when the end of a frame is lost and the start of the next
     one fits in its place. Frames that it covers are lost with it. To be accepted it must be a valid
     message, or its length must lead to the next frame.
+
+    Another for formats whose frames have nothing but a delimiter at their end: what is damaged and
+    does not end with it takes the next frame along.
     """
+    delimiter = _delimiter(format)
     for seed in range(DAMAGED_STREAMS):
         random = Random(seed)
         parts = _stream(format, random, 7)
@@ -155,7 +163,18 @@ def damage_does_not_spread(format: Format) -> None:
             stream = b"".join([*parts[:middle], damaged, *parts[middle + 1 :]])
             records = list(scan(framer(format), stream))
             check_sum(records, len(stream))
-            _find_all(format, parts, middle, damaged, records, f"{kind}, seed {seed}")
+            takes_next = bool(delimiter and damaged) and not damaged.endswith(delimiter)
+            where = f"{kind}, seed {seed}"
+            _find_all(format, parts, middle, damaged, records, where, takes_next)
+
+
+def _delimiter(format: Format) -> bytes:
+    """The byte that all samples end with, if nothing else tells where one starts; else nothing."""
+    samples = list(format.samples().values())
+    last = samples[0][-1:]
+    if len({data[:1] for data in samples}) == 1:
+        return b""  # they start with a mark
+    return last if all(data.find(last) == len(data) - 1 for data in samples) else b""
 
 
 def _find_all(
@@ -165,12 +184,15 @@ def _find_all(
     damaged: bytes,
     records: list[Record],
     where: str,
+    takes_next: bool,
 ) -> None:
     start = sum(map(len, parts[:middle]))
     stop = start + len(damaged)
     frames = [record for record in records if isinstance(record, Frame)]
     found = {(frame.offset, frame.data) for frame in frames}
     lost_until = stop
+    if takes_next and middle + 1 < len(parts):
+        lost_until += len(parts[middle + 1])
     starts = {frame.offset for frame in frames} | {sum(record.length for record in records)}
     for frame in frames:
         end = frame.offset + frame.length

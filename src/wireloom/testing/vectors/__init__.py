@@ -21,7 +21,7 @@ __all__ = ["FAMILIES", "Case", "Outcome", "Verifier", "golden", "load", "verify"
 
 Case = dict[str, Any]
 
-FAMILIES = ("blaze", "nais", "nrep", "tib", "dictionaries")
+FAMILIES = ("blaze", "nais", "nrep", "tib", "dictionaries", "plain")
 """Modules of this package, in the order in which they are asked."""
 
 

@@ -154,16 +154,7 @@ class BodyDecoder(Bodies):
         texts: bool = False,
         payloads: bool = False,
     ) -> Iterator[BodyRows]:
-        """The rows of the bodies in a batch of frames, whose classes are known.
-
-        Args:
-            batch: the frames, which are legal packets except those to skip.
-            words: what `classes` gave for each.
-            keys: the key columns of the frames.
-            passed_over: frames that are not legal packets.
-            texts: whether the bodies are wanted in JSON, too.
-            payloads: whether byte strings that may be messages are wanted.
-        """
+        """See `Bodies.read`; the text of a body is JSON."""
         outcome = memoryview(bytearray(max(batch.count, 1)))
         for index in passed_over:
             outcome[index] = nclass.BODY_SKIP
