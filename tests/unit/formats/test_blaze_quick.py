@@ -64,8 +64,8 @@ def test_answers_and_events_are_those_of_the_codec(name: str) -> None:
         plain = TransactionResponse(
             txresl=1 if is_ok else 2, blzcod=code, txplid=1, txsvid=2, txcnid=3, txprid=4
         )
-        packet = numbers.response(is_ok, code, TXID)
-        assert either().join_packets([packet]) == plain.in_dialect(name).encode()
+        columns = numbers.responses([numbers.response_word(is_ok, code)], [TXID])
+        assert either().join_packets(columns, 1) == plain.in_dialect(name).encode()
     for kind, action in itertools.product(EventType, Action):
         is_data = kind in (EventType.DATALIVE, EventType.DATADWNL)
         if is_data == (action is Action.NONE):
@@ -74,8 +74,8 @@ def test_answers_and_events_are_those_of_the_codec(name: str) -> None:
         event = SubscriptionEvent(
             sbsrid=7, sevttp=kind, sbeact=action, sevtid=9, tmstmp0=5, tmstmp1=6, body=body
         )
-        packet = numbers.event(7, kind, action, 9, (5, 6), body)
-        assert either().join_packets([packet]) == event.in_dialect(name).encode()
+        columns = numbers.event(7, kind, action, 9, (5, 6), body)
+        assert either().join_packets(columns, 1) == event.in_dialect(name).encode()
 
 
 KERNELS = pytest.mark.parametrize("kernel", [either(), interpreted()], ids=["default", "python"])
@@ -102,27 +102,58 @@ def test_packets_are_cut_where_the_framer_says(kernel: Any, data: st.DataObject)
         assert measure(raw, end, len(raw)) > min(len(raw) - end, largest)
 
 
+WORD = st.integers(0, 0xFFFFFFFF)
+PART = st.one_of(WORD, st.tuples(WORD, WORD), st.binary(max_size=9), st.none())
+
+
+def written(packet: list[Any]) -> bytes:
+    """The bytes of a packet, part by part."""
+    parts = []
+    for part in packet:
+        words = part if isinstance(part, tuple) else (part,)
+        is_length = isinstance(part, bytes) or part is None
+        parts.append(part if is_length else b"".join(struct.pack(">I", word) for word in words))
+    size = sum(4 if part is None else len(part) for part in parts)
+    return b"".join(struct.pack(">I", size) if part is None else part for part in parts)
+
+
+@st.composite
+def columns(draw: Any) -> tuple[tuple[Any, ...], int]:
+    count = draw(st.integers(0, 4))
+    each = st.one_of(PART, st.lists(PART.filter(lambda part: part is not None),
+                                    min_size=count, max_size=count))  # fmt: skip
+    found = draw(st.lists(each, max_size=6))
+    lengths = [place for place, column in enumerate(found) if column is None]
+    for place in lengths[1:]:  # a packet has one length
+        found[place] = 0
+    return tuple(found), count
+
+
 @KERNELS
-@given(
-    st.lists(
-        st.lists(st.one_of(st.integers(0, 0xFFFFFFFF), st.binary(max_size=9)), max_size=9),
-        max_size=5,
-    )
-)
-def test_packets_are_joined_word_by_word(kernel: Any, packets: list[list[int | bytes]]) -> None:
-    wanted = b"".join(
-        part if isinstance(part, bytes) else struct.pack(">I", part)
-        for packet in packets
-        for part in packet
-    )
-    assert kernel.join_packets([tuple(packet) for packet in packets]) == wanted
+@given(columns())
+def test_packets_are_joined_part_by_part(
+    kernel: Any, given: tuple[tuple[Any, ...], int]
+) -> None:
+    parts, count = given
+    packets = [
+        [part[place] if isinstance(part, list) else part for part in parts]
+        for place in range(count)
+    ]
+    assert kernel.join_packets(parts, count) == b"".join(map(written, packets))
 
 
 @KERNELS
 @pytest.mark.parametrize("word", [-1, 1 << 32])
 def test_words_of_more_than_32_bits_are_refused(kernel: Any, word: int) -> None:
-    with pytest.raises(OverflowError):
-        kernel.join_packets([(1, word)])
+    for columns in ((1, word), ([word],), ((1, word),), ([(1, word)],)):
+        with pytest.raises(OverflowError):
+            kernel.join_packets(columns, 1)
+
+
+@KERNELS
+def test_a_column_has_a_part_of_each_packet(kernel: Any) -> None:
+    with pytest.raises(ValueError, match="1 parts of 2 packets"):
+        kernel.join_packets((1, [2]), 2)
 
 
 OBJECTS = from_blz("""
