@@ -294,24 +294,26 @@ class ServerTransactions(ServerBase):
         deadline = now + given.transaction_timeout
         if not flying:
             self._timers.set(Act.RESPOND, deadline)
-        place = start
+        place, word_before, clsenc_before = start, -1, -1
         for place in range(start, end):
             packet = packets[place]
             if packet[0] != REQUEST_HEAD:
                 break
             _, word, plid, svid, cnid, prid, _, clsenc, connid, body = packet
-            shape = shapes.get((word, clsenc)) or self._shape(word, clsenc)
+            if word != word_before or clsenc != clsenc_before:
+                shape = shapes.get((word, clsenc)) or self._shape(word, clsenc)
+                if shape is None:
+                    break
+                action, wants_result, nclsid, encoding, layout, read, has_zeros = shape
+                word_before, clsenc_before = word, clsenc
             txid = (plid, svid, cnid, prid)
             if (
-                shape is None
-                or not mine == connid == cnid
+                not mine == connid == cnid
                 or not prid
-                or txid in flying
                 or txid in completed
                 or (is_strict and not (plid and svid))
             ):
                 break
-            action, wants_result, nclsid, encoding, layout, read, has_zeros = shape
             is_canonical = True
             items = None if read is None else read(body, has_zeros)
             if items is not None:
@@ -328,7 +330,9 @@ class ServerTransactions(ServerBase):
             request = TransactionRequested(
                 txid, _NCLASS, action, wants_result, nclsid, encoding, body, value, is_canonical
             )
-            flying[txid] = (deadline, request)
+            entry = (deadline, request)
+            if flying.setdefault(txid, entry) is not entry:
+                break
             events.append(request)
         else:
             place = end
