@@ -294,6 +294,7 @@ class ServerTransactions(ServerBase):
         deadline = now + given.transaction_timeout
         if not flying:
             self._timers.set(Act.RESPOND, deadline)
+        shape: _Shape | None = None
         place, word_before, clsenc_before = start, -1, -1
         for place in range(start, end):
             packet = packets[place]
@@ -302,18 +303,17 @@ class ServerTransactions(ServerBase):
             _, word, plid, svid, cnid, prid, _, clsenc, connid, body = packet
             if word != word_before or clsenc != clsenc_before:
                 shape = shapes.get((word, clsenc)) or self._shape(word, clsenc)
-                if shape is None:
-                    break
-                action, wants_result, nclsid, encoding, layout, read, has_zeros = shape
                 word_before, clsenc_before = word, clsenc
             txid = (plid, svid, cnid, prid)
             if (
-                not mine == connid == cnid
+                shape is None
+                or not mine == connid == cnid
                 or not prid
                 or txid in completed
                 or (is_strict and not (plid and svid))
             ):
                 break
+            action, wants_result, nclsid, encoding, layout, read, has_zeros = shape
             is_canonical = True
             items = None if read is None else read(body, has_zeros)
             if items is not None:
