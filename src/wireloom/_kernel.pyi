@@ -1247,6 +1247,7 @@ class Kernel(Protocol):
     ) -> tuple[Any, ...]: ...
     @staticmethod
     def join_packets(
-        packets: list[Any],
+        columns: tuple[Any, ...],
+        count: int,
     ) -> bytes: ...
     FlatClass: type[_FlatClass]

@@ -29,12 +29,29 @@ cdef extern from *:
         if (WIRELOOM_IS_BIG) value = WIRELOOM_SWAP64(value);
         memcpy(at, &value, 8);
     }
+    static CYTHON_INLINE void wireloom_store32(unsigned char *at, unsigned int value) {
+        if (!WIRELOOM_IS_BIG) value = WIRELOOM_SWAP32(value);
+        memcpy(at, &value, 4);
+    }
+    static CYTHON_INLINE PyObject *wireloom_new_bytes(Py_ssize_t size) {
+        return PyBytes_FromStringAndSize(NULL, size);
+    }
+    static CYTHON_INLINE unsigned char *wireloom_bytes_at(PyObject *data) {
+        return (unsigned char *)PyBytes_AsString(data);
+    }
     """
     unsigned int wireloom_load32(const unsigned char* at, int big) noexcept nogil
     unsigned long long wireloom_load64(const unsigned char* at, int big) noexcept nogil
     void wireloom_store64(unsigned char* at, unsigned long long value) noexcept nogil
+    void wireloom_store32(unsigned char* at, unsigned int value) noexcept nogil
+    object wireloom_new_bytes(Py_ssize_t size)
+    unsigned char* wireloom_bytes_at(object data) except NULL
 from libc.string cimport memcpy
 cdef inline const unsigned char* bytes_at(bytes data) except NULL
+cdef inline object new_bytes(Py_ssize_t size)
+cdef inline unsigned char* new_bytes_at(object data) except NULL
+cdef inline void put_be32(unsigned char* out, Py_ssize_t at, Py_ssize_t end, unsigned int word) noexcept nogil
+cdef inline void put_low(unsigned char* out, Py_ssize_t at, Py_ssize_t end, unsigned long long value, Py_ssize_t size) noexcept nogil
 cdef inline bint room(Py_ssize_t pos, Py_ssize_t end, long long size) noexcept nogil
 cdef inline unsigned int u8(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
 cdef inline unsigned int be16(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil

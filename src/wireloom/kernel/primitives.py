@@ -24,6 +24,10 @@ __all__ = [
     "le32",
     "le64",
     "low_bytes",
+    "new_bytes",
+    "new_bytes_at",
+    "put_be32",
+    "put_low",
     "room",
     "sum_words",
     "u8",
@@ -36,6 +40,41 @@ _ONES = cython.declare(cython.ulonglong, 0x0101010101010101)
 def bytes_at(data):
     """Where the bytes of an object are; it must be kept as long as they are read."""
     return data
+
+
+def new_bytes(size):
+    """Bytes that nobody else has seen yet, to be filled through `new_bytes_at`."""
+    if cython.compiled:
+        return wireloom_new_bytes(size)
+    return bytearray(size)
+
+
+def new_bytes_at(data):
+    """Where `new_bytes` are to be filled."""
+    if cython.compiled:
+        return wireloom_bytes_at(data)
+    return data
+
+
+def put_be32(out, at, end, word):
+    """Write four bytes, big-endian, where there is room for them."""
+    if end - at < 4:
+        return
+    if cython.compiled:
+        wireloom_store32(cython.address(out[at]), word)
+    else:
+        out[at : at + 4] = word.to_bytes(4, "big")
+
+
+def put_low(out, at, end, value, size):
+    """Write the first `size` bytes of a little-endian number, where there is room for them."""
+    if end - at < size:
+        return
+    while size > 0:
+        out[at] = value & 0xFF
+        value >>= 8
+        at += 1
+        size -= 1
 
 
 def room(pos, end, size):

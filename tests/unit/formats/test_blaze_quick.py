@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import struct
+from array import array
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -27,6 +29,7 @@ from wireloom.formats.blaze import (
 )
 from wireloom.formats.blaze.body import _write_fields, decode_nclass, encode_nclass
 from wireloom.formats.blaze.frames import LENGTHS, measure
+from wireloom.formats.blaze.nclass import _flat_kind, layout_of
 from wireloom.formats.blaze.samples import samples
 from wireloom.formats.blaze.session import (
     Batch,
@@ -64,8 +67,8 @@ def test_answers_and_events_are_those_of_the_codec(name: str) -> None:
         plain = TransactionResponse(
             txresl=1 if is_ok else 2, blzcod=code, txplid=1, txsvid=2, txcnid=3, txprid=4
         )
-        packet = numbers.response(is_ok, code, TXID)
-        assert either().join_packets([packet]) == plain.in_dialect(name).encode()
+        columns = numbers.responses([numbers.response_word(is_ok, code)], [TXID])
+        assert either().join_packets(columns, 1) == plain.in_dialect(name).encode()
     for kind, action in itertools.product(EventType, Action):
         is_data = kind in (EventType.DATALIVE, EventType.DATADWNL)
         if is_data == (action is Action.NONE):
@@ -74,8 +77,8 @@ def test_answers_and_events_are_those_of_the_codec(name: str) -> None:
         event = SubscriptionEvent(
             sbsrid=7, sevttp=kind, sbeact=action, sevtid=9, tmstmp0=5, tmstmp1=6, body=body
         )
-        packet = numbers.event(7, kind, action, 9, (5, 6), body)
-        assert either().join_packets([packet]) == event.in_dialect(name).encode()
+        columns = numbers.event(7, kind, action, 9, (5, 6), body)
+        assert either().join_packets(columns, 1) == event.in_dialect(name).encode()
 
 
 KERNELS = pytest.mark.parametrize("kernel", [either(), interpreted()], ids=["default", "python"])
@@ -102,27 +105,56 @@ def test_packets_are_cut_where_the_framer_says(kernel: Any, data: st.DataObject)
         assert measure(raw, end, len(raw)) > min(len(raw) - end, largest)
 
 
+WORD = st.integers(0, 0xFFFFFFFF)
+PART = st.one_of(WORD, st.tuples(WORD, WORD), st.binary(max_size=9), st.none())
+
+
+def written(packet: list[Any]) -> bytes:
+    """The bytes of a packet, part by part."""
+    parts = []
+    for part in packet:
+        words = part if isinstance(part, tuple) else (part,)
+        is_length = isinstance(part, bytes) or part is None
+        parts.append(part if is_length else b"".join(struct.pack(">I", word) for word in words))
+    size = sum(4 if part is None else len(part) for part in parts)
+    return b"".join(struct.pack(">I", size) if part is None else part for part in parts)
+
+
+@st.composite
+def columns(draw: Any) -> tuple[tuple[Any, ...], int]:
+    count = draw(st.integers(0, 4))
+    each = st.one_of(PART, st.lists(PART.filter(lambda part: part is not None),
+                                    min_size=count, max_size=count))  # fmt: skip
+    found = draw(st.lists(each, max_size=6))
+    lengths = [place for place, column in enumerate(found) if column is None]
+    for place in lengths[1:]:  # a packet has one length
+        found[place] = 0
+    return tuple(found), count
+
+
 @KERNELS
-@given(
-    st.lists(
-        st.lists(st.one_of(st.integers(0, 0xFFFFFFFF), st.binary(max_size=9)), max_size=9),
-        max_size=5,
-    )
-)
-def test_packets_are_joined_word_by_word(kernel: Any, packets: list[list[int | bytes]]) -> None:
-    wanted = b"".join(
-        part if isinstance(part, bytes) else struct.pack(">I", part)
-        for packet in packets
-        for part in packet
-    )
-    assert kernel.join_packets([tuple(packet) for packet in packets]) == wanted
+@given(columns())
+def test_packets_are_joined_part_by_part(kernel: Any, given: tuple[tuple[Any, ...], int]) -> None:
+    parts, count = given
+    packets = [
+        [part[place] if isinstance(part, list) else part for part in parts]
+        for place in range(count)
+    ]
+    assert kernel.join_packets(parts, count) == b"".join(map(written, packets))
 
 
 @KERNELS
 @pytest.mark.parametrize("word", [-1, 1 << 32])
 def test_words_of_more_than_32_bits_are_refused(kernel: Any, word: int) -> None:
-    with pytest.raises(OverflowError):
-        kernel.join_packets([(1, word)])
+    for columns in ((1, word), ([word],), ((1, word),), ([(1, word)],)):
+        with pytest.raises(OverflowError):
+            kernel.join_packets(columns, 1)
+
+
+@KERNELS
+def test_a_column_has_a_part_of_each_packet(kernel: Any) -> None:
+    with pytest.raises(ValueError, match="1 parts of 2 packets"):
+        kernel.join_packets((1, [2]), 2)
 
 
 OBJECTS = from_blz("""
@@ -287,3 +319,81 @@ def test_a_client_acknowledges_many_events_at_once_if_the_server_knows() -> None
     assert len(subscription.outstanding) == 5
     server.receive(acks, 1.0)
     assert not subscription.outstanding
+
+
+@dataclass
+class Answer:
+    """What became of a transaction."""
+
+    is_ok: bool = True
+    code: BlazeCode = BlazeCode.NO_ERROR
+    result: Any = None
+
+
+def numbered(prid: int) -> bytes:
+    raw = bytearray(request("0c000000010007000000020005000000"))
+    raw[20:24] = prid.to_bytes(4, "big")
+    return bytes(raw)
+
+
+def test_the_ids_that_were_answered_last_are_remembered() -> None:
+    session = connected(max_completed=3)
+    data = b"".join(map(numbered, range(1, 6)))
+    ids = [event.txid for event in session.receive(data, 1.0)]  # type: ignore[attr-defined]
+    session.respond_all(ids[:4], [Answer()] * 4, 1.0, print)
+    session.respond(ids[4], 1.0)
+    assert session.flying == 0
+    assert len(session.data_to_send()) == 5 * 24
+    again = session.receive(data, 2.0)
+    assert [event.txid[3] for event in again] == [1, 2]  # type: ignore[attr-defined]
+    refused = session.data_to_send()
+    assert len(refused) == 3 * 24
+    assert refused[:8].hex() == "05870000400000c9"  # TXKO 201
+
+
+def test_an_id_that_flies_is_refused_in_one_chunk_with_the_first() -> None:
+    session = connected()
+    data = b"".join(map(numbered, (1, 2, 1, 3)))
+    events = session.receive(data, 1.0)
+    assert [event.txid[3] for event in events] == [1, 2, 3]  # type: ignore[attr-defined]
+    assert session.data_to_send()[:8].hex() == "05870000400000ca"  # TXKO 202
+
+
+def test_as_many_transactions_fly_as_are_allowed() -> None:
+    session = connected(max_flying=2)
+    events = session.receive(b"".join(map(numbered, range(1, 5))), 1.0)
+    assert [event.txid[3] for event in events] == [1, 2]  # type: ignore[attr-defined]
+    assert session.data_to_send()[:8].hex() == "0587000040000003"  # TXKO 3
+
+
+@KERNELS
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("a", -1), ("a", 1 << 32), ("a", 1 << 64), ("g", -1), ("g", 1 << 64), ("i", 256), ("a", "1")],
+)
+def test_a_number_that_does_not_fit_is_not_written(kernel: Any, name: str, value: Any) -> None:
+    flat = flat_of(kernel)
+    with contextlib.suppress(Exception):
+        assert flat.write({name: value}) is None
+
+
+@KERNELS
+def test_a_plain_object_is_written_by_each_kernel(kernel: Any) -> None:
+    values = {"a": True, "b": -2, "c": "\xe9", "f": 7, "g": (1 << 64) - 1, "i": 255, "d": 0.0}
+    written = _write_fields(new_value(OBJECTS, "MANY", values), Encoding.INDEXNOTZERO, 1)
+    assert flat_of(kernel).write(values) == len(written).to_bytes(4, "little") + written
+
+
+def flat_of(kernel: Any) -> Any:
+    """The kernel's writer of the class MANY, without its objects, arrays and truth values."""
+    slots = layout_of(OBJECTS, "MANY").slots
+    return kernel.FlatClass(
+        tuple(slot.decl.name for slot in slots),
+        memoryview(array("i", map(_flat_kind, slots))),
+        memoryview(
+            array("i", [slot.decl.count if slot.is_string else slot.width for slot in slots])
+        ),
+        tuple(slot.read for slot in slots),
+        tuple(slot.pack for slot in slots),
+        1,
+    )

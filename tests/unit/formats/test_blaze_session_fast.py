@@ -19,10 +19,19 @@ from wireloom.formats.blaze import (
     SubscriptionResponse,
     TransactionRequest,
     TransactionType,
+    from_blz,
     get_dialect,
 )
 from wireloom.formats.blaze.dialects import translate
 from wireloom.formats.blaze.session import ClientSession, ClientSettings
+
+MODEL = from_blz("""
+nclass TRUCK
+{
+    @id 302
+    uint_32 truck_id
+}
+""")
 
 
 class Slow(ClientSession):
@@ -143,6 +152,38 @@ def test_transaction_numbers_start_again_behind_the_last_one() -> None:
     session._txprid = 0xFFFFFFFE
     assert session.transact_body(Action.INS, 302, b"", 1.0)[3] == 0xFFFFFFFF
     assert session.transact_body(Action.INS, 302, b"", 1.0)[3] == 4  # 1, 2 and 3 still fly
+
+
+def test_numbers_of_many_transactions_start_again_behind_the_last_one() -> None:
+    session = connected(ClientSession, "document", False)
+    session._txprid = 0xFFFFFFFD
+    ids = session.transact_bodies(Action.INS, 302, [b""] * 5, 1.0)
+    assert [id[3] for id in ids] == [0xFFFFFFFE, 0xFFFFFFFF, 4, 5, 6]  # 1, 2 and 3 still fly
+    sent = session.data_to_send()
+    assert [int.from_bytes(sent[at + 20 : at + 24], "big") for at in range(0, len(sent), 36)] == [
+        id[3] for id in ids
+    ]
+
+
+@pytest.mark.parametrize("is_auto_ack", [False, True])
+def test_what_came_before_an_object_that_cannot_be_read_has_come(is_auto_ack: bool) -> None:
+    head = 1 << 26 | 7 << 22 | 10 << 16
+    bodies = [bytes(4), bytes(4), b"\1\0\0\0", bytes(4)]
+    data = b"".join(
+        struct.pack(">7I", head, 3, 3 << 27, i, 1, i, 28 + len(body)) + body
+        for i, body in enumerate(bodies, 1)
+    )
+    ends = []
+    for kind in (ClientSession, Slow):
+        session = connected(kind, "document", is_auto_ack)
+        session.model = MODEL
+        events = session.receive(data, 1.0)
+        ends.append((events, session.counts, session.data_to_send()))
+    assert ends[0] == ends[1]
+    assert [type(event).__name__ for event in ends[0][0]][:3] == ["ObjectReceived"] * 2 + [
+        "TransactionFinished"
+    ]
+    assert ends[0][2].count(SubscriptionAck(sbsrid=3, sevtid=2).encode()) == is_auto_ack
 
 
 def test_silence_says_nothing_while_the_owner_does_not_read() -> None:

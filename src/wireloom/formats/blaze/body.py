@@ -34,6 +34,8 @@ __all__ = [
     "trimmed",
 ]
 
+# Looked up once: a member of an enum takes as long as a small object.
+_ALL, _NOT_ZERO = Encoding.ALL, Encoding.INDEXNOTZERO
 _INDEX_LEN = 2
 _LEN_LEN = 4
 
@@ -294,12 +296,13 @@ def encode_nclass(
         encoding = value.encoding
     if first_index is None:
         first_index = 1 if value.model.first_index is None else value.model.first_index
-    if encoding is Encoding.ALL and value.layout.full_size > max_size:
-        size = value.layout.full_size
+    layout = value.layout
+    if encoding is _ALL and layout.full_size > max_size:
+        size = layout.full_size
         raise EncodeError(f"{size} bytes in the encoding ALL, {max_size} are the most")
-    if encoding is Encoding.INDEXNOTZERO:
+    if encoding is _NOT_ZERO:
         try:
-            made: bytes | None = value.layout.flat(first_index).write(value._items)
+            made: bytes | None = layout.flat(first_index).write(value._items)
         except Exception:  # what is wrong is said below
             made = None
         if made is not None and len(made) <= max_size:

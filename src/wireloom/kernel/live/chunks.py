@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from wireloom.kernel import shim as cython
-from wireloom.kernel.primitives import be16, be32, bytes_at, copy_bytes, u8
+from wireloom.kernel.primitives import (
+    be16,
+    be32,
+    bytes_at,
+    copy_bytes,
+    new_bytes,
+    new_bytes_at,
+    put_be32,
+    u8,
+)
 
 __all__ = ["cut_packets", "join_packets"]
 
@@ -59,43 +68,59 @@ def cut_packets(
     return packets, pos
 
 
-def join_packets(packets: list) -> bytes:
-    """The bytes of packets, each a tuple of words and perhaps bodies.
+def join_packets(columns: tuple, count: cython.Py_ssize_t) -> bytes:
+    """The bytes of packets that are given column by column.
+
+    A part of a packet is a word, a tuple of words, bytes, or None: the word that has the packet's
+    length in bytes.
+
+    Args:
+        columns: each a part that all packets have, or a list with the part of each packet.
+        count: how many packets.
 
     Raises:
+        ValueError: a list has not as many parts as there are packets.
         OverflowError: a word has more than 32 bits, or is negative.
     """
     total: cython.Py_ssize_t = 0
     at: cython.Py_ssize_t = 0
-    size: cython.Py_ssize_t
-    word: cython.uint
-    packet: tuple
-    for packet in packets:
-        for part in packet:
-            total += len(part) if isinstance(part, bytes) else 4
-    joined = bytearray(total)
-    if total == 0:
-        return bytes(joined)
-    out: cython.uchar[::1] = joined
-    for packet in packets:
-        for part in packet:
-            if isinstance(part, bytes):
-                size = len(part)
-                if size == 0:
-                    continue
-                if cython.compiled:
-                    copy_bytes(cython.address(out[at]), 0, bytes_at(part), 0, size, size)
-                else:
-                    copy_bytes(out, at, part, 0, size, size)
-                at += size
-            elif cython.compiled:
-                word = part
-                out[at] = word >> 24 & 0xFF
-                out[at + 1] = word >> 16 & 0xFF
-                out[at + 2] = word >> 8 & 0xFF
-                out[at + 3] = word & 0xFF
+    place: cython.Py_ssize_t
+    start: cython.Py_ssize_t
+    length_at: cython.Py_ssize_t
+    for column in columns:
+        if isinstance(column, list):
+            if len(column) != count:
+                raise ValueError(f"{len(column)} parts of {count} packets")
+            for part in column:
+                total += _part_size(part)
+        else:
+            total += count * _part_size(column)
+    joined = new_bytes(total)
+    out = new_bytes_at(joined)
+    for place in range(count):
+        start = at
+        length_at = -1
+        for column in columns:
+            part = column[place] if isinstance(column, list) else column
+            if part is None:
+                length_at = at
                 at += 4
+            elif isinstance(part, tuple):
+                for word in part:
+                    put_be32(out, at, total, word)
+                    at += 4
+            elif isinstance(part, bytes):
+                copy_bytes(out, at, bytes_at(part), 0, len(part), min(len(part), total - at))
+                at += len(part)
             else:
-                out[at : at + 4] = part.to_bytes(4, "big")
+                put_be32(out, at, total, part)
                 at += 4
+        if length_at >= 0:
+            put_be32(out, length_at, total, at - start)
     return bytes(joined)
+
+
+def _part_size(part):
+    if isinstance(part, bytes):
+        return len(part)
+    return 4 * len(part) if isinstance(part, tuple) else 4

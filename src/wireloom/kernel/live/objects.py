@@ -6,7 +6,16 @@ What is unusual, wrong or nested is left to that module, which has the same byte
 from __future__ import annotations
 
 from wireloom.kernel import shim as cython
-from wireloom.kernel.primitives import bytes_at, le16, le32, low_bytes
+from wireloom.kernel.primitives import (
+    bytes_at,
+    copy_bytes,
+    le16,
+    le32,
+    low_bytes,
+    new_bytes,
+    new_bytes_at,
+    put_low,
+)
 
 __all__ = ["FlatClass"]
 
@@ -44,13 +53,14 @@ class FlatClass:
             packs: functions of a scalar, which give its bytes.
             first: INDEX of the first field.
         """
+        if first + len(names) > 0x10000:
+            raise OverflowError("an INDEX has 16 bits")
         self.names = names
         self.kinds = kinds
         self.sizes = sizes
         self.reads = reads
         self.packs = packs
         self.first = first
-        self.indexes = tuple([(first + place).to_bytes(2, "little") for place in range(len(names))])
 
     def read(self, body: bytes, has_zeros: cython.bint) -> object:
         """The fields in a body, by name; None when it is not as a writer would make it.
@@ -112,31 +122,68 @@ class FlatClass:
         Raises:
             Exception: of any kind, when a value does not fit its field.
         """
-        parts: list = []
         raw: bytes
         place: cython.Py_ssize_t
-        total: cython.longlong = 0
-        for place in range(len(self.kinds)):
+        at: cython.Py_ssize_t = 4
+        bits: cython.ulonglong
+        total: cython.longlong = 4
+        found: list = []
+        count: cython.Py_ssize_t = len(self.kinds)
+        for place in range(count):
             value = items.get(self.names[place])
             if value is None:
+                found.append(None)
                 continue
             if self.kinds[place] == FLAT_TEXT:
                 raw = value.encode("utf-8", "surrogateescape")
                 if len(raw) > self.sizes[place]:
                     return None
                 if raw:
-                    parts.append(self.indexes[place])
-                    parts.append(len(raw).to_bytes(4, "little"))
-                    parts.append(raw)
                     total += 6 + len(raw)
             elif self.kinds[place] == FLAT_OTHER:
                 return None
+            elif self.kinds[place] == FLAT_UNSIGNED and isinstance(value, int):
+                if not cython.compiled and not 0 <= value < 1 << 64:
+                    raise OverflowError("the value does not fit")  # as C does
+                bits = value
+                if self.sizes[place] < 8 and bits >> (8 * self.sizes[place]) != 0:
+                    return None
+                if bits != 0:
+                    total += 2 + self.sizes[place]
+                    found.append(bits)
+                else:
+                    found.append(None)
+                continue
             else:
                 raw = self.packs[place](value)
                 if low_bytes(bytes_at(raw), 0, len(raw), len(raw)) != 0:
-                    parts.append(self.indexes[place])
-                    parts.append(raw)
                     total += 2 + len(raw)
+                else:
+                    raw = b""
+            found.append(raw)
             if total > _MOST_FIELD_BYTES:
                 return None
-        return total.to_bytes(4, "little") + b"".join(parts)
+        made = new_bytes(total)
+        out = new_bytes_at(made)
+        bits = total - 4
+        put_low(out, 0, total, bits, 4)
+        for place in range(count):
+            part = found[place]
+            if not part:
+                continue
+            bits = self.first + place
+            put_low(out, at, total, bits, 2)
+            at += 2
+            if isinstance(part, int):
+                bits = part
+                put_low(out, at, total, bits, self.sizes[place])
+                at += self.sizes[place]
+                continue
+            raw = part
+            if self.kinds[place] == FLAT_TEXT:
+                bits = len(raw)
+                put_low(out, at, total, bits, 4)
+                at += 4
+            copy_bytes(out, at, bytes_at(raw), 0, len(raw), len(raw))
+            at += len(raw)
+        return bytes(made)

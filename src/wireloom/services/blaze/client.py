@@ -272,7 +272,7 @@ class Client(Link):
             await batch.wait()
         finally:
             batch.cancel()
-        return [self._result(finished) for finished in batch.finished()]
+        return [self._result(finished) for finished in batch.results]
 
     async def _room(self, limit: float | None) -> Connection | None:
         """The connection, when it has room for a transaction; None when there will be none."""
@@ -478,15 +478,18 @@ class _Batch:
     """Results of many transactions, without a task or a future for each."""
 
     def __init__(self) -> None:
-        self.results: list[TransactionFinished | tuple[Connection, TxId] | None] = []
-        """How each has ended; where and as what it flies; None: it was not sent."""
+        self.results: list[TransactionFinished | None] = []
+        """How each has ended; None: it flies, or it was not sent."""
         self._places: dict[TxId, int] = {}
+        """Of those that fly."""
+        self._sent: list[tuple[Connection, Sequence[TxId]]] = []
         self._done: asyncio.Future[None] | None = None
 
     def add(self, connection: Connection, ids: Sequence[TxId]) -> None:
         """Transactions fly."""
         self._places.update(zip(ids, count(len(self.results)), strict=False))
-        self.results += [(connection, txid) for txid in ids]
+        self.results += [None] * len(ids)
+        self._sent.append((connection, ids))
         connection.flights.update(dict.fromkeys(ids, self.landed))
 
     def landed(self, finished: TransactionFinished) -> None:
@@ -494,10 +497,6 @@ class _Batch:
         self.results[self._places.pop(finished.txid)] = finished
         if not self._places and self._done is not None and not self._done.done():
             self._done.set_result(None)
-
-    def finished(self) -> list[TransactionFinished | None]:
-        """How all have ended."""
-        return [None if isinstance(each, tuple) else each for each in self.results]
 
     async def wait(self) -> None:
         """Wait until all have landed."""
@@ -508,10 +507,9 @@ class _Batch:
     def cancel(self) -> None:
         """Wait no longer for those that fly."""
         if self._places:
-            for flying in self.results:
-                if isinstance(flying, tuple):
-                    connection, txid = flying
-                    connection.cancel(txid)
+            for connection, ids in self._sent:
+                for txid in ids:
+                    connection.cancel(txid)  # one that has landed does not fly any more
 
 
 def _delta(obj: Sendable, fields: Iterable[str] | None, base: Sendable | None) -> NClassValue:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, cast
 
 from wireloom.errors import ConnectionClosed, StateError
@@ -32,6 +34,8 @@ __all__ = ["Connection", "Landed"]
 
 Landed = Callable[[TransactionFinished], None]
 """Takes how a transaction ended."""
+
+_rqstid_of = attrgetter("rqstid")
 
 _HIGH_WATER = 1 << 20
 """Bytes that wait to be sent from which on no further transaction is written."""
@@ -189,21 +193,23 @@ class Connection(asyncio.Protocol):
             self.flush()
 
     def _dispatch(self, events: list[SessionEvent]) -> None:
-        feeds, flights = self.feeds, self.flights
+        flights = self.flights
         has_room = False
-        for event in events:
-            kind = type(event)
+        for kind, some in groupby(events, type):
             if kind is ObjectReceived:
-                feed = feeds.get(event.rqstid)  # type: ignore[attr-defined]
-                if feed is not None:
-                    feed.received(event)  # type: ignore[arg-type]
+                for rqstid, objects in groupby(some, _rqstid_of):
+                    feed = self.feeds.get(rqstid)
+                    if feed is not None:
+                        feed.received(objects)  # type: ignore[arg-type]
             elif kind is TransactionFinished:
-                landed = flights.pop(event.txid, None)  # type: ignore[attr-defined]
-                if landed is not None:
-                    landed(event)  # type: ignore[arg-type]
+                for event in some:
+                    landed = flights.pop(event.txid, None)  # type: ignore[attr-defined]
+                    if landed is not None:
+                        landed(event)  # type: ignore[arg-type]
                 has_room = True
             else:
-                self._rare(event)
+                for event in some:
+                    self._rare(event)
         if has_room:
             self._on_room()
 

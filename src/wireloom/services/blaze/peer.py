@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar
 
 from wireloom.errors import StoreError
@@ -59,6 +60,10 @@ connection, and with it what it has not read."""
 
 _TIMER_SLACK_S = 0.005
 """A timer that is this much late is not set anew."""
+
+
+_action_of = attrgetter("action")
+_end_of = attrgetter("is_ok", "code")
 
 
 @dataclass(slots=True)
@@ -331,17 +336,13 @@ class BlazePeer(Peer):
 
     def _transact(self, requests: Sequence[TransactionRequested], now: float) -> None:
         broker = self.broker
-        has_stored_index = broker.has_stored_index
+        not_zero = Encoding.INDEXNOTZERO if broker.has_stored_index else None
         writes = [
             Write(
                 request.action,
                 request.nclass,  # type: ignore[arg-type]  # there is a model
                 request.txid,
-                request.body
-                if request.is_canonical
-                and has_stored_index
-                and request.encoding is Encoding.INDEXNOTZERO
-                else None,
+                request.body if request.is_canonical and request.encoding is not_zero else None,
             )
             for request in requests
         ]
@@ -410,11 +411,8 @@ class BlazePeer(Peer):
         """Transactions have their outcomes; good ones are durable."""
         session, now = self.session, self._loop.time()
         answered = self.broker.metrics.answered
-        counts = Counter(
-            (each.action, outcome.is_ok, outcome.code)
-            for each, outcome in zip(given, outcomes, strict=True)
-        )
-        for (action, is_ok, code), count in counts.items():
+        same = zip(map(_action_of, given), map(_end_of, outcomes), strict=True)
+        for (action, (is_ok, code)), count in Counter(same).items():
             answered(action, "ok" if is_ok else str(int(code)), now - started, count)
         txids = [each.txid for each in given]
         # What the application has given may not fit; it is done, though.

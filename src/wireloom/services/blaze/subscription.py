@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import blake2b
@@ -236,15 +236,22 @@ class Feed:
 
     # -- in
 
-    def received(self, event: ObjectReceived) -> None:
-        """An object has come."""
-        made: Event[Any] = Event(
-            event.kind, event.action, event.stamp, event.body, event.sevtid, self.reader
-        )
-        if not self._behaviour.is_ordered and self._is_repeated(made):
-            self._acknowledge((event.sevtid,))
-            return
-        self._put(made)
+    def received(self, objects: Iterable[ObjectReceived]) -> None:
+        """Objects have come."""
+        reader = self.reader
+        made: list[Event[Any]] = [
+            Event(each.kind, each.action, each.stamp, each.body, each.sevtid, reader)
+            for each in objects
+        ]
+        if not self._behaviour.is_ordered:
+            new = []
+            for event in made:
+                if self._is_repeated(event):
+                    self._acknowledge((event.sevtid,))
+                else:
+                    new.append(event)
+            made = new
+        self._put(*made)
 
     def _is_repeated(self, event: Event[Any]) -> bool:
         """Whether a download that had to begin anew has brought this already."""
@@ -272,8 +279,8 @@ class Feed:
             self._connection = None
             self.finish(None)
 
-    def _put(self, event: Event[Any]) -> None:
-        self._queue.append(event)
+    def _put(self, *events: Event[Any]) -> None:
+        self._queue.extend(events)
         if len(self._queue) >= self.wanted.queue and not self._is_held:
             self._is_held = True
             if self._connection is not None:

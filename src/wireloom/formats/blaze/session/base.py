@@ -19,7 +19,7 @@ from wireloom.formats.blaze.nclass import NClassValue
 from wireloom.formats.blaze.packets import PACKETS, BlazePacket
 from wireloom.formats.blaze.session.behaviour import behaviour_of
 from wireloom.formats.blaze.session.events import SessionEvent
-from wireloom.formats.blaze.session.quick import Packet
+from wireloom.formats.blaze.session.quick import Columns
 from wireloom.formats.blaze.session.states import Act
 from wireloom.framing import Splitter
 from wireloom.kernel import either
@@ -152,9 +152,9 @@ class BlazeSession(BaseSession[Any, Act, SessionEvent]):
         """Queue a packet, with the numbers of the dialect."""
         self._send(translate(packet, self.dialect).encode())
 
-    def _send_packets(self, packets: list[Packet]) -> None:
+    def _send_packets(self, columns: Columns, count: int = 1) -> None:
         """Queue packets that have the numbers of the dialect."""
-        self._send(self._join(packets))
+        self._send(self._join(columns, count))
 
     def _tmstmp(self, now: float) -> int:
         return int(now + self._clock_offset) & 0xFFFFFFFF

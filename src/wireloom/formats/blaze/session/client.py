@@ -15,6 +15,7 @@ from typing import Any
 from wireloom.errors import DecodeError, StateError
 from wireloom.formats.blaze.codes import (
     Action,
+    BlazeCode,
     ConnectionResult,
     DownloadType,
     Encoding,
@@ -69,6 +70,9 @@ _ACK = struct.Struct(">3I")
 _EVENT_HEAD = VERSION << 26 | 7 << 22 | SubscriptionEvent.code << 16
 _ANSWER_HEAD = VERSION << 26 | 6 << 22 | TransactionResponse.code << 16
 _ACK_HEAD = VERSION << 26 | 3 << 22 | SubscriptionAck.code << 16
+_LIVE = EventType.DATALIVE
+_Object = tuple[EventType, IntEnum | int, int, Stamp, bytes]
+"""What an event with an object says: kind, action, SEVTID, stamp and body."""
 _DATA_KINDS = {int(kind): kind for kind in (EventType.DATADWNL, EventType.DATALIVE)}
 _EVENT_UNUSED = 0x01FF0000
 _ANSWER_UNUSED = 0x1FFF0000
@@ -100,33 +104,70 @@ class ClientSession(ClientTransactions):
         # Nearly all packets are events and plain answers.
         place, end = start, len(packets)
         while place < end and self._state in OPEN:
-            packet = packets[place]
-            if packet[0] == _EVENT_HEAD:
-                _, sbsrid, word, sevtid, seconds, number, _, body = packet
-                kind, action = _DATA_KINDS.get(word >> 28), word >> 25 & 7
-                if kind is None or not (action and sbsrid and sevtid) or word & _EVENT_UNUSED:
-                    break
-                named = self._actions.get(action, action)
-                stamp = (seconds, number)
-                events += self._object_event(sbsrid, kind, named, sevtid, stamp, body, now)
-            elif packet[0] == _ANSWER_HEAD:
-                _, word, plid, svid, cnid, prid, _ = packet
-                if word >> 29 not in (1, 2) or word & _ANSWER_UNUSED or not (cnid and prid):
-                    break
-                code = self._codes.get(word & 0xFFFF, word & 0xFFFF)
-                txid = (plid, svid, cnid, prid)
-                if self._flying.pop(txid, None) is None:
-                    self.counts["unknown_answers"] += 1
-                else:
-                    events.append(TransactionFinished(txid, word >> 29 == 1, code))
-                    if self._state is not ClientState.CONNECTED:
-                        events += self._done(now)
-            else:
+            head, before = packets[place][0], place
+            if head == _EVENT_HEAD:
+                place = self._good_events(packets, place, now, events)
+            elif head == _ANSWER_HEAD:
+                place = self._good_answers(packets, place, now, events)
+            if place == before:
                 break
-            place += 1
         if place > start:
             self._alive(now)
         return place
+
+    def _good_events(
+        self, packets: Sequence[list[Any]], start: int, now: float, events: list[SessionEvent]
+    ) -> int:
+        """Take the objects of one subscription; gives the place of what is none of them."""
+        objects: list[_Object] = []
+        actions = self._actions
+        wanted: int = packets[start][1]
+        place = start
+        for place in range(start, len(packets)):
+            packet = packets[place]
+            if packet[0] != _EVENT_HEAD:
+                break
+            _, sbsrid, word, sevtid, seconds, number, _, body = packet
+            kind, action = _DATA_KINDS.get(word >> 28), word >> 25 & 7
+            if sbsrid != wanted or kind is None or not (action and sbsrid and sevtid):
+                break
+            if word & _EVENT_UNUSED:
+                break
+            objects.append((kind, actions.get(action, action), sevtid, (seconds, number), body))
+        else:
+            place += 1
+        events += self._objects(wanted, objects, now)
+        return place
+
+    def _good_answers(
+        self, packets: Sequence[list[Any]], start: int, now: float, events: list[SessionEvent]
+    ) -> int:
+        """Take answers without a result; gives the place of what is none."""
+        take = self._flying.pop
+        before = -1
+        is_ok, code = False, BlazeCode.NO_ERROR
+        for place in range(start, len(packets)):
+            packet = packets[place]
+            if packet[0] != _ANSWER_HEAD:
+                return place
+            _, word, plid, svid, cnid, prid, _ = packet
+            if word != before:
+                if word >> 29 not in (1, 2) or word & _ANSWER_UNUSED:
+                    return place
+                before, is_ok = word, word >> 29 == 1
+                code = self._codes.get(word & 0xFFFF, word & 0xFFFF)
+            if not (cnid and prid):
+                return place
+            txid = (plid, svid, cnid, prid)
+            if take(txid, None) is None:
+                self.counts["unknown_answers"] += 1
+                continue
+            events.append(TransactionFinished(txid, is_ok, code))
+            if self._state is not ClientState.CONNECTED:
+                events += self._done(now)
+                if self._is_closed:
+                    return place + 1
+        return len(packets)
 
     def _react(
         self, name: str, fields: dict[str, int], packet: Any, reason: str, now: float
@@ -318,9 +359,8 @@ class ClientSession(ClientTransactions):
     def _sbsevt(self, packet: SubscriptionEvent, now: float) -> list[SessionEvent]:
         if packet.sevttp in (1, 2) and packet.body is not None:
             kind, stamp = EventType(packet.sevttp), (packet.tmstmp0, packet.tmstmp1)
-            return self._object_event(
-                packet.sbsrid, kind, packet.sbeact, packet.sevtid, stamp, packet.body, now
-            )
+            given = (kind, packet.sbeact, packet.sevtid, stamp, packet.body)
+            return self._objects(packet.sbsrid, (given,), now)
         rqstid, feed = self._fed(packet.sbsrid)
         if feed is None:
             return []
@@ -332,56 +372,57 @@ class ClientSession(ClientTransactions):
             return self._violation(f"an event of type {packet.sevttp}", now)
         feed.is_downloading = False
         feed.position = feed.newest
-        self._note(feed, packet.sevtid, now)
+        self._note(feed, (packet.sevtid,), now)
         return [DownloadEnded(rqstid, packet.sevtid)]
 
-    def _fed(self, sbsrid: int) -> tuple[int, FeedState | None]:
-        """RQSTID and subscription of an event; no subscription if the event is to be dropped."""
+    def _fed(self, sbsrid: int, count: int = 1) -> tuple[int, FeedState | None]:
+        """RQSTID and subscription of events; no subscription if they are to be dropped."""
         rqstid = self._by_sbsrid.get(sbsrid, 0)
         feed = self._feeds.get(rqstid)
         if feed is None or feed.state is not Feed.ACTIVE:
-            self.counts["dropped_events"] += 1
+            self.counts["dropped_events"] += count
             return rqstid, None
         return rqstid, feed
 
-    def _note(self, feed: FeedState, sevtid: int, now: float) -> None:
-        """Acknowledge an event, or note that it waits to be acknowledged."""
+    def _note(self, feed: FeedState, sevtids: Sequence[int], now: float) -> None:
+        """Acknowledge events, or note that they wait to be acknowledged."""
         if self.behaviour.has_acks:
             if self.settings.is_auto_ack:
-                self._put_ack(feed.sbsrid, sevtid, now)
+                for sevtid in sevtids:
+                    self._put_ack(feed.sbsrid, sevtid, now)
             else:
-                feed.unacked[sevtid] = None
+                feed.unacked.update(dict.fromkeys(sevtids))
 
-    def _object_event(
-        self,
-        sbsrid: int,
-        kind: EventType,
-        action: IntEnum | int,
-        sevtid: int,
-        stamp: Stamp,
-        body: bytes,
-        now: float,
-    ) -> list[SessionEvent]:
-        rqstid, feed = self._fed(sbsrid)
+    def _objects(self, sbsrid: int, objects: Sequence[_Object], now: float) -> list[SessionEvent]:
+        """Objects of one subscription have come."""
+        if not objects:
+            return []
+        rqstid, feed = self._fed(sbsrid, len(objects))
         if feed is None:
             return []
+        has_model, is_ordered = self.model is not None, self.behaviour.is_ordered
+        events: list[SessionEvent] = []
         value = None
-        if self.model is not None:
-            encoding = feed.encoding
-            if encoding is Encoding.INDEXDELTA and action != Action.DLT:
-                encoding = Encoding.INDEXNOTZERO  # a whole object: absent fields are zero
-            try:
-                value = self._object(feed.nclsid, encoding, body)
-            except DecodeError as error:
-                return self._violation(f"an event that cannot be read: {error}", now)
-        if kind is EventType.DATALIVE:
-            feed.is_downloading = False
-        if stamp > feed.newest:
-            feed.newest = stamp
-        if self.behaviour.is_ordered or not feed.is_downloading:
-            feed.position = feed.newest
-        self._note(feed, sevtid, now)
-        return [ObjectReceived(rqstid, sevtid, kind, action, stamp, body, value)]
+        for kind, action, sevtid, stamp, body in objects:
+            if has_model:
+                encoding = feed.encoding
+                if encoding is Encoding.INDEXDELTA and action != Action.DLT:
+                    encoding = Encoding.INDEXNOTZERO  # a whole object: absent fields are zero
+                try:
+                    value = self._object(feed.nclsid, encoding, body)
+                except DecodeError as error:
+                    self._note(feed, [each[2] for each in objects[: len(events)]], now)
+                    why = f"an event that cannot be read: {error}"
+                    return events + self._violation(why, now)
+            if kind is _LIVE:
+                feed.is_downloading = False
+            if stamp > feed.newest:
+                feed.newest = stamp
+            if is_ordered or not feed.is_downloading:
+                feed.position = feed.newest
+            events.append(ObjectReceived(rqstid, sevtid, kind, action, stamp, body, value))
+        self._note(feed, [each[2] for each in objects], now)
+        return events
 
     def _forget(self, rqstid: int) -> None:
         feed = self._feeds.pop(rqstid)

@@ -21,13 +21,10 @@ from wireloom.formats.blaze.nclass import NClassValue
 from wireloom.formats.blaze.packets import TransactionRequest, TransactionResponse
 from wireloom.formats.blaze.session.clientbase import ClientBase, ClientSettings
 from wireloom.formats.blaze.session.events import SessionEvent, TransactionFinished, TxId
-from wireloom.formats.blaze.session.quick import Packet
+from wireloom.formats.blaze.session.quick import Columns
 from wireloom.formats.blaze.session.states import CLIENT_TRANSACTION, Act, ClientState, Flight
 
 __all__ = ["ClientTransactions"]
-
-_REQUEST_LEN = 36
-"""Bytes of the header of a request with an object."""
 
 # A transaction flies as long as it is in `_flying`; and all of this ends it.
 for _act in (Act.TXRESP, Act.TIMEOUT, Act.CANCEL, Act.LOST):
@@ -126,29 +123,34 @@ class ClientTransactions(ClientBase):
         words = self._request_words.get(shape)
         if words is None:
             words = self._request_words[shape] = self._words_of(*shape)
+        if not bodies:
+            return []
+        ids = self._next_ids(len(bodies))
         deadline = now + (self.settings.request_timeout if timeout is None else timeout)
-        platform, service, connid = self.settings.platform, self.settings.service, self.connid
-        prid = self._txprid
-        packets: list[Packet] = []
-        ids: list[TxId] = []
-        for body in bodies:
-            prid = prid % 0xFFFFFFFF + 1
-            while (made := (platform, service, connid, prid)) in flying:
-                prid = prid % 0xFFFFFFFF + 1  # pending since before the numbers wrapped around
-            if body is None:
-                packets.append((*words, *made, connid))
-            else:
-                head, word, clsenc = words
-                size = _REQUEST_LEN + len(body)
-                packets.append((head, word, *made, size, clsenc, connid, body))
-            flying[made] = deadline
-            ids.append(made)
-        if not ids:
-            return ids
-        self._txprid = prid
-        self._send_packets(packets)
+        flying.update(dict.fromkeys(ids, deadline))
+        columns: Columns
+        if nclsid is None:
+            columns = (*words, ids, self.connid)
+        else:
+            head, word, clsenc = words
+            columns = (head, word, ids, None, clsenc, self.connid, list(bodies))
+        self._send_packets(columns, len(ids))
         self._has_sent(now)
         self._ring_by(deadline)
+        return ids
+
+    def _next_ids(self, count: int) -> list[TxId]:
+        """Ids that nothing pending has."""
+        platform, service, connid = self.settings.platform, self.settings.service, self.connid
+        ids: list[TxId] = []
+        while len(ids) < count:
+            first = self._txprid % 0xFFFFFFFF + 1
+            self._txprid = last = min(first + count - len(ids) - 1, 0xFFFFFFFF)
+            made = [(platform, service, connid, prid) for prid in range(first, last + 1)]
+            if not self._flying.keys().isdisjoint(made):
+                # Some are pending since before the numbers wrapped around.
+                made = [txid for txid in made if txid not in self._flying]
+            ids += made
         return ids
 
     def _words_of(

@@ -6,7 +6,7 @@ says what is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, Final, Protocol
 
@@ -20,14 +20,12 @@ from wireloom.formats.blaze.packets import (
     TransactionRequest,
     TransactionResponse,
 )
+from wireloom.formats.blaze.session.events import Stamp, TxId
 
-__all__ = ["ACK_HEAD", "REQUEST_HEAD", "Numbers", "Packet"]
+__all__ = ["ACK_HEAD", "REQUEST_HEAD", "Columns", "Numbers"]
 
-_DATA_LEN: Final = 28
-"""Bytes of the header of an event with an object."""
-
-Packet = tuple[Any, ...]
-"""The words of a header, and a body if there is one: what `join_packets` makes bytes of."""
+Columns = tuple[Any, ...]
+"""Packets as `join_packets` takes them: what all of them have, or a list with the part of each."""
 
 
 def _head(packet: type[BlazePacket], words: int) -> int:
@@ -95,23 +93,32 @@ class Numbers:
             for code in BlazeCode
         }
 
-    def response(self, is_ok: bool, code: BlazeCode, txid: tuple[int, int, int, int]) -> Packet:
-        """A TXRESP without a result."""
-        return (_RESPONSE_HEAD, self._response_words[is_ok, code], *txid)
+    def responses(self, words: list[int], txids: list[TxId]) -> Columns:
+        """TXRESPs without a result, of which `response_word` has given the words."""
+        return (_RESPONSE_HEAD, words, txids)
+
+    def response_word(self, is_ok: bool, code: BlazeCode) -> int:
+        """The word TXRESW of an answer without a result."""
+        return self._response_words[is_ok, code]
 
     def live_events(
-        self, sbsrid: int, changes: Iterable[Shown], encoding: Encoding
-    ) -> list[Packet]:
+        self,
+        sbsrid: int,
+        changes: Sequence[Shown],
+        sevtids: Sequence[int],
+        encoding: Encoding,
+    ) -> Columns:
         """The SBSEVTs of changes, with whole objects."""
         words = self._live_words
-        packets: list[Packet] = []
-        for change in changes:
-            body = change.full(encoding)
-            seconds, number = change.stamp
-            size = _DATA_LEN + len(body)
-            word = words[change.action]
-            packets.append((_DATA_HEAD, sbsrid, word, change.sevtid, seconds, number, size, body))
-        return packets
+        return (
+            _DATA_HEAD,
+            sbsrid,
+            [words[change.action] for change in changes],
+            list(sevtids),
+            [change.stamp for change in changes],
+            None,
+            [change.full(encoding) for change in changes],
+        )
 
     def event(
         self,
@@ -119,11 +126,11 @@ class Numbers:
         kind: int,
         action: int,
         sevtid: int,
-        stamp: tuple[int, int],
+        stamp: Stamp,
         body: bytes | None,
-    ) -> Packet:
+    ) -> Columns:
         """An SBSEVT, with an object or without."""
         word = self._event_words[kind, action]
         if body is None:
-            return (_EVENT_HEAD, sbsrid, word, sevtid, *stamp)
-        return (_DATA_HEAD, sbsrid, word, sevtid, *stamp, _DATA_LEN + len(body), body)
+            return (_EVENT_HEAD, sbsrid, word, sevtid, stamp)
+        return (_DATA_HEAD, sbsrid, word, sevtid, stamp, None, body)

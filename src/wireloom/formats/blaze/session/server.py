@@ -291,9 +291,7 @@ class ServerSession(ServerTransactions):
             count = min(count, settings.window - len(outstanding))
         if count <= 0 or self._at_once >= settings.high_water:
             return 0
-        packets, data = batch.packets(self._numbers, subscription)
-        if count < len(packets):
-            data = self._join(packets[:count])
+        data = batch.packets(self._numbers, subscription, count)
         if len(data) > settings.high_water or not subscription.pass_on(batch.changes[:count]):
             return 0
         self._send(data)
@@ -441,10 +439,8 @@ class ServerSession(ServerTransactions):
         elif self.behaviour.has_acks:
             subscription.outstanding[sevtid] = None
         self._send_packets(
-            [
-                self._numbers.event(
-                    subscription.sbsrid, event.kind, event.action, sevtid, stamp, event.body
-                )
-            ]
+            self._numbers.event(
+                subscription.sbsrid, event.kind, event.action, sevtid, stamp, event.body
+            )
         )
         return len(self._unsent[-1])

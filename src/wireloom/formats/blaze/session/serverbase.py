@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import OrderedDict
+from collections import deque
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
@@ -144,7 +144,9 @@ class ServerBase(BlazeSession):
         self._flying: dict[TxId, tuple[float, TransactionRequested]] = {}
         """Transactions that have no answer yet, and until when the application may take."""
         self._ended: list[SessionEvent] = []
-        self._completed: OrderedDict[TxId, None] = OrderedDict()
+        self._completed: set[TxId] = set()
+        self._in_order: deque[TxId] = deque()
+        """The same, the oldest first."""
         self._sbsrids = count(1)
         self._numbers = _numbers(self.dialect.name)
         self._at_once = 0  # bytes of events written since `data_to_send`

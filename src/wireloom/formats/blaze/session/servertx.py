@@ -25,7 +25,7 @@ from wireloom.formats.blaze.session.events import (
     TransactionRequested,
     TxId,
 )
-from wireloom.formats.blaze.session.quick import REQUEST_HEAD, Packet
+from wireloom.formats.blaze.session.quick import REQUEST_HEAD
 from wireloom.formats.blaze.session.serverbase import ServerBase, ServerSettings
 from wireloom.formats.blaze.session.states import (
     SERVER_TRANSACTION,
@@ -42,9 +42,12 @@ _UNUSED = 0x00FFFFFF
 """Bits of TXREQW."""
 _CLSENC_UNUSED = 0x0FF00000
 _NCLASS = TransactionType.NCLASS
+_SEE_RESULT = BlazeCode.REASON_IN_RESULT_NCLASS
 
-_Shape = tuple[IntEnum, bool, int, Encoding, ClassLayout, Callable[[bytes, bool], Any] | None]
-"""Action, whether a result is wanted, class, encoding, layout, and what reads plain objects."""
+_Reader = Callable[[bytes, bool], Any]
+_Shape = tuple[IntEnum, bool, int, Encoding, ClassLayout, _Reader | None, bool]
+"""Action, whether a result is wanted, class, encoding, layout, what reads plain objects, and
+whether they have zeros."""
 
 # A transaction is in the state that ACCEPT leads to as long as it flies; and all of this ends it.
 for _act in (Act.RESPOND, Act.TIMEOUT, Act.LOST):
@@ -131,42 +134,56 @@ class ServerTransactions(ServerBase):
             now: the time.
             failed: gets to know that a result cannot be written, and so is not sent.
         """
-        flying, completed, most = self._flying, self._completed, self.settings.max_completed
-        response = self._numbers.response
-        packets: list[Packet] = []
+        flying, word_of = self._flying, self._numbers.response_word
+        words: list[int] = []
+        plain: list[TxId] = []
         events: list[SessionEvent] = []
+        code_before: BlazeCode | None = None
+        is_ok = False
+        word = 0
         for txid, outcome in zip(txids, outcomes, strict=True):
             found = flying.get(txid)
             code = outcome.code
             if (
                 found is None
-                or (outcome.result is not None and found[1].wants_result)
-                or code is BlazeCode.REASON_IN_RESULT_NCLASS
+                or (found[1].wants_result and outcome.result is not None)
+                or code is _SEE_RESULT
             ):
-                self._send_packets(packets)
-                packets.clear()
+                self._answer_plain(words, plain)
+                words, plain = [], []
                 try:
                     events += self.respond(txid, now, code, outcome.result, outcome.is_ok)
                 except EncodeError as error:
                     failed(error)
                     events += self.respond(txid, now, code, is_ok=outcome.is_ok)
                 continue
-            packets.append(response(outcome.is_ok, code, txid))
+            if code is not code_before or outcome.is_ok is not is_ok:
+                code_before, is_ok = code, outcome.is_ok
+                word = word_of(is_ok, code)
+            words.append(word)
+            plain.append(txid)
             del flying[txid]
-            completed[txid] = None
-            if len(completed) > most:
-                completed.popitem(last=False)
-        if packets:
-            self._send_packets(packets)
-            if not flying:
-                self._timers.cancel(Act.RESPOND)
+        self._answer_plain(words, plain)
         return events if self._state is ServerState.CONNECTED else events + self._drained(now)
+
+    def _answer_plain(self, words: list[int], txids: list[TxId]) -> None:
+        """Answer transactions, which do not fly any more, without a result."""
+        if txids:
+            self._send_packets(self._numbers.responses(words, txids), len(txids))
+            self._complete(txids)
 
     def _finish(self, txid: TxId) -> None:
         del self._flying[txid]
-        self._completed[txid] = None
-        if len(self._completed) > self.settings.max_completed:
-            self._completed.popitem(last=False)
+        self._complete((txid,))
+
+    def _complete(self, txids: Sequence[TxId]) -> None:
+        """Remember ids that were answered, and forget the oldest ones."""
+        self._completed.update(txids)
+        self._in_order.extend(txids)
+        many = len(self._in_order) - self.settings.max_completed
+        if many > 0:
+            take = self._in_order.popleft
+            self._completed.difference_update([take() for _ in range(many)])
         if not self._flying:
             self._timers.cancel(Act.RESPOND)
 
@@ -180,7 +197,8 @@ class ServerTransactions(ServerBase):
         is_ok: bool = False,
     ) -> None:
         if result is None and txid[2] and txid[3]:
-            self._send_packets([self._numbers.response(is_ok, code, txid)])
+            word = self._numbers.response_word(is_ok, code)
+            self._send_packets(self._numbers.responses([word], [txid]))
             return
         parts: dict[str, Any] = {}
         if result is not None:
@@ -271,29 +289,33 @@ class ServerTransactions(ServerBase):
             events: gets the transactions.
         """
         flying, completed, given = self._flying, self._completed, self.settings
-        shapes, mine = self._shapes, self.connid
-        room = given.max_flying - len(flying)
+        shapes, mine, is_strict = self._shapes, self.connid, given.is_strict
+        end = min(len(packets), start + max(0, given.max_flying - len(flying)))
         deadline = now + given.transaction_timeout
-        for place in range(start, len(packets)):
+        if not flying:
+            self._timers.set(Act.RESPOND, deadline)
+        shape: _Shape | None = None
+        place, word_before, clsenc_before = start, -1, -1
+        for place in range(start, end):
             packet = packets[place]
-            if packet[0] != REQUEST_HEAD or place - start >= room:
-                return place
+            if packet[0] != REQUEST_HEAD:
+                break
             _, word, plid, svid, cnid, prid, _, clsenc, connid, body = packet
-            shape = shapes.get((word, clsenc)) or self._shape(word, clsenc)
+            if word != word_before or clsenc != clsenc_before:
+                shape = shapes.get((word, clsenc)) or self._shape(word, clsenc)
+                word_before, clsenc_before = word, clsenc
             txid = (plid, svid, cnid, prid)
             if (
                 shape is None
-                or connid != mine
-                or cnid != mine
+                or not mine == connid == cnid
                 or not prid
-                or (given.is_strict and not (plid and svid))
-                or txid in flying
                 or txid in completed
+                or (is_strict and not (plid and svid))
             ):
-                return place
-            action, wants_result, nclsid, encoding, layout, read = shape
+                break
+            action, wants_result, nclsid, encoding, layout, read, has_zeros = shape
             is_canonical = True
-            items = None if read is None else read(body, encoding is Encoding.INDEXDELTA)
+            items = None if read is None else read(body, has_zeros)
             if items is not None:
                 value: NClassValue | None = NClassValue(layout, items, encoding)
             else:
@@ -304,15 +326,19 @@ class ServerTransactions(ServerBase):
                     try:
                         value = self._object(nclsid, encoding, body)
                     except DecodeError:
-                        return place
+                        break
             request = TransactionRequested(
                 txid, _NCLASS, action, wants_result, nclsid, encoding, body, value, is_canonical
             )
-            if not flying:
-                self._timers.set(Act.RESPOND, deadline)
-            flying[txid] = (deadline, request)
+            entry = (deadline, request)
+            if flying.setdefault(txid, entry) is not entry:
+                break
             events.append(request)
-        return len(packets)
+        else:
+            place = end
+        if not flying:
+            self._timers.cancel(Act.RESPOND)
+        return place
 
     def _shape(self, word: int, clsenc: int) -> _Shape | None:
         """What the words TXREQW and CLSENC of a good request say; None if it may be no good one."""
@@ -333,7 +359,8 @@ class ServerTransactions(ServerBase):
         layout = layout_of(self.model, found.name)
         is_plain = encoding is not Encoding.ALL and len(layout.slots) <= self._limits.max_fields
         read = layout.flat(self._first_index).read if is_plain else None
-        shape = (action, bool(word >> 24 & 1), found.id, encoding, layout, read)
+        has_zeros = encoding is Encoding.INDEXDELTA
+        shape = (action, bool(word >> 24 & 1), found.id, encoding, layout, read, has_zeros)
         if not word & _UNUSED and not clsenc & _CLSENC_UNUSED:  # else there would be too many
             self._shapes[word, clsenc] = shape
         return shape

@@ -24,7 +24,7 @@ from wireloom.formats.blaze.codes import (
 )
 from wireloom.formats.blaze.nclass import NClassValue
 from wireloom.formats.blaze.session.events import Stamp, SubscriptionRequested
-from wireloom.formats.blaze.session.quick import Numbers, Packet
+from wireloom.formats.blaze.session.quick import Numbers
 from wireloom.formats.blaze.session.states import SERVER_SUBSCRIPTION, Act, Service
 from wireloom.kernel import either
 
@@ -47,6 +47,9 @@ CONFLATED: Mapping[tuple[Action, Action], Action] = {
 }
 """What a waiting action and a newer one on the same object combine to; else the newer one."""
 
+
+# Looked up once: a member of an enum takes longer than all else that `Change.full` does.
+_ALL, _NOT_ZERO = Encoding.ALL, Encoding.INDEXNOTZERO
 
 _PATIENCE = 256
 """Events that may be sent ahead of an object which changes all the time: then it is sent as it is,
@@ -116,12 +119,14 @@ class Change:
             StateError: the change came without the object.
             EncodeError: a value does not fit its field.
         """
-        wanted = Encoding.ALL if encoding is Encoding.ALL else Encoding.INDEXNOTZERO
-        if wanted not in self.bodies:
+        wanted = _ALL if encoding is _ALL else _NOT_ZERO
+        body = self.bodies.get(wanted)
+        if body is None:
             if self.image is None:
                 raise StateError(f"the change has no body in {wanted.name}")
-            self.bodies[wanted] = encode_nclass(self.image, wanted, first_index=self.first_index)
-        return self.bodies[wanted]
+            body = encode_nclass(self.image, wanted, first_index=self.first_index)
+            self.bodies[wanted] = body
+        return body
 
 
 class Batch:
@@ -140,23 +145,22 @@ class Batch:
         for change, sevtid in zip(new, ids.take(self.nclsid, len(new)), strict=True):
             change.sevtid = sevtid
         self.ids = [change.sevtid for change in changes]
-        self._packets: dict[int, tuple[list[Packet], bytes]] = {}
+        self._packets: dict[tuple[int, int], bytes] = {}
 
-    def packets(
-        self, numbers: Numbers, subscription: ServerSubscription
-    ) -> tuple[list[Packet], bytes]:
-        """The changes as live events of a subscription to whole objects; and all their bytes.
+    def packets(self, numbers: Numbers, subscription: ServerSubscription, count: int) -> bytes:
+        """The first changes as live events of a subscription to whole objects.
 
         Raises:
             EncodeError: an object cannot be written in its encoding.
         """
-        found = self._packets.get(subscription.frame_key)
+        key = subscription.frame_key, count
+        found = self._packets.get(key)
         if found is None:
-            packets = numbers.live_events(
-                subscription.sbsrid, self.changes, subscription.request.encoding
+            encoding = subscription.request.encoding
+            columns = numbers.live_events(
+                subscription.sbsrid, self.changes[:count], self.ids[:count], encoding
             )
-            found = packets, either().join_packets(packets)
-            self._packets[subscription.frame_key] = found
+            found = self._packets[key] = either().join_packets(columns, count)
         return found
 
 

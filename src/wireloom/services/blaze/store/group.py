@@ -36,6 +36,10 @@ __all__ = ["Committed", "Committer", "ModelChanged", "change_key", "next_stamp"]
 _ORIGIN = struct.Struct(">3I")
 _MAX_COUNTER = 0xFFFFFFFF
 
+# Looked up once: for each write, the members of enums would take longer than much of the rest.
+_INS, _UPD, _DEL = Action.INS, Action.UPD, Action.DEL
+_NOT_ZERO, _DELTA = Encoding.INDEXNOTZERO, Encoding.INDEXDELTA
+_NO_ERROR = BlazeCode.NO_ERROR
 _MALFORMED = BlazeCode.REQUEST_MALFORMED
 _UNSUPPORTED = BlazeCode.REQUEST_UNSUPPORTED
 _REFUSED = BlazeCode.APPLICATION_ERROR
@@ -173,6 +177,9 @@ class _Group:
         self.now = int(committer.clock())
         self.rows: dict[int, dict[Key, _Row]] = {}
         self.logged: list[Logged] = []
+        self._first_index = committer.first_index
+        self._is_stored_dialect = committer.is_stored_dialect
+        self._has_log = committer.statements.has_log
 
     @property
     def connection(self) -> Connection:
@@ -231,20 +238,21 @@ class _Group:
         """Decide on a write, and note its outcome."""
         done = self.done
         try:
-            outcome = self._decide(write, stored, key)
+            if isinstance(key, EncodeError):
+                raise key
+            if stored is None:
+                raise Refused(_MALFORMED, "the model has no such class")
+            if stored.table is None:
+                outcome = self._pass_on(write, stored, key)
+            else:
+                outcome = self._decide(write, stored, key)
         except (Refused, EncodeError) as error:
             outcome = _refusal(error)
         done.outcomes.append(outcome)
         if outcome.change is not None:
             done.changes.append(outcome.change)
 
-    def _decide(self, write: Write, stored: StoredClass | None, key: Key | EncodeError) -> Outcome:
-        if isinstance(key, EncodeError):
-            raise key
-        if stored is None:
-            raise Refused(_MALFORMED, "the model has no such class")
-        if stored.table is None:
-            return self.pass_on(write, stored, key)
+    def _decide(self, write: Write, stored: StoredClass, key: Key) -> Outcome:
         action = write.action._name_  # `name` takes many times as long
         row = self.rows[stored.nclass.id][key]
         if action in ("INS", "UPD"):
@@ -258,16 +266,16 @@ class _Group:
         raise Refused(_UNSUPPORTED, f"there is no action {action}")
 
     def _put(self, action: str, write: Write, stored: StoredClass, key: Key, row: _Row) -> Outcome:
-        if write.object.encoding is Encoding.INDEXDELTA:
+        if write.object.encoding is _DELTA:
             raise Refused(_MALFORMED, f"{action} wants a whole object, not a delta")
         policy = self.committer.policy
         if row.is_live:
             if action == "INS" and policy.insert_existing == "refuse":
                 raise Refused(_REFUSED, "the object exists")
-            return self._write(Action.UPD, write.object, stored, key, row, write.body)
+            return self._write(_UPD, write.object, stored, key, row, write.body)
         if action == "UPD" and policy.update_missing == "refuse":
             raise Refused(_REFUSED, "there is no such object")
-        return self._write(Action.INS, write.object, stored, key, row, write.body)
+        return self._write(_INS, write.object, stored, key, row, write.body)
 
     def _merge(self, write: Write, stored: StoredClass, key: Key, row: _Row) -> Outcome:
         if not row.is_live:
@@ -324,21 +332,18 @@ class _Group:
         body = encode_nclass(empty, first_index=STORED_FIRST_INDEX)
         return Outcome(True, change=self._change(Action.RST, stored, (), last, body, None))
 
-    def pass_on(self, write: Write, stored: StoredClass, key: Key) -> Outcome:
+    def _pass_on(self, write: Write, stored: StoredClass, key: Key) -> Outcome:
         """A write to a class that is not stored: its change is all there is."""
+        value = write.object
         action = _PASSED_ON.get(write.action._name_)  # `name` takes many times as long
-        if write.object.encoding is Encoding.INDEXDELTA and action in (Action.INS, Action.UPD):
-            raise Refused(_MALFORMED, f"{action} wants a whole object, not a delta")
         if action is None:
             raise Refused(_UNSUPPORTED, f"{write.action.name} of a class that is not stored")
-        body = write.body or encode_nclass(
-            write.object, Encoding.INDEXNOTZERO, first_index=STORED_FIRST_INDEX
-        )
+        if value.encoding is _DELTA and action is not _DEL:
+            raise Refused(_MALFORMED, f"{action} wants a whole object, not a delta")
+        body = write.body or encode_nclass(value, _NOT_ZERO, first_index=STORED_FIRST_INDEX)
         stamp = self._stamp(stored.nclass.id)
-        change = self._change(action, stored, key, stamp, body, write.object)
-        return Outcome(
-            True, BlazeCode.NO_ERROR, change, None if action is Action.DEL else write.object
-        )
+        change = self._change(action, stored, key, stamp, body, value)
+        return Outcome(True, _NO_ERROR, change, None if action is _DEL else value)
 
     def _write(
         self,
@@ -351,12 +356,12 @@ class _Group:
         delta: NClassValue | None = None,
     ) -> Outcome:
         if body is None:  # before anything changes: it may be too large to be encoded
-            body = encode_nclass(image, Encoding.INDEXNOTZERO, first_index=STORED_FIRST_INDEX)
+            body = encode_nclass(image, _NOT_ZERO, first_index=STORED_FIRST_INDEX)
         stamp = self._stamp(stored.nclass.id)
         change = self._change(action, stored, key, stamp, body, image, delta)
         row.is_live = row.is_there = row.is_dirty = True
         row.body, row.value, row.stamp = body, image, stamp
-        return Outcome(True, BlazeCode.NO_ERROR, change, image)
+        return Outcome(True, _NO_ERROR, change, image)
 
     def _value(self, row: _Row, stored: StoredClass) -> NClassValue:
         if row.value is None:
@@ -385,30 +390,26 @@ class _Group:
         image: NClassValue | None,
         delta: NClassValue | None = None,
     ) -> Change:
-        committer = self.committer
-        first = committer.first_index
-        is_same = committer.is_stored_dialect
-        bodies = {Encoding.INDEXNOTZERO: body} if is_same else {}
+        bodies = {_NOT_ZERO: body} if self._is_stored_dialect else {}
         raw_delta = None
         if delta is not None:
-            raw_delta = encode_nclass(delta, Encoding.INDEXDELTA, first_index=STORED_FIRST_INDEX)
-            bodies[Encoding.INDEXDELTA] = (
+            raw_delta = encode_nclass(delta, _DELTA, first_index=STORED_FIRST_INDEX)
+            bodies[_DELTA] = (
                 raw_delta
-                if is_same
-                else encode_nclass(delta, Encoding.INDEXDELTA, first_index=first)
+                if self._is_stored_dialect
+                else encode_nclass(delta, _DELTA, first_index=self._first_index)
             )
-        has_log = committer.statements.has_log
         # Nobody but this broker sees the key of what is neither stored nor logged.
-        text = change_key(key) if has_log or stored.table is not None else None
+        text = change_key(key) if self._has_log or stored.table is not None else None
         name = text or key or None
         nclsid = stored.nclass.id
-        if has_log:
+        if self._has_log:
             self.logged.append(Logged(nclsid, *stamp, action, text, body, raw_delta))
+        first = self._first_index
         if image is not None:
             return Change(nclsid, action, stamp, name, bodies, 0, image, first)
-        return StoredChange(
-            nclsid, action, stamp, name, bodies, 0, None, first, body, committer.model
-        )
+        model = self.committer.model
+        return StoredChange(nclsid, action, stamp, name, bodies, 0, None, first, body, model)
 
     def _flush(
         self,

@@ -1,0 +1,1 @@
+cdef inline Py_ssize_t _part_size(object part)
