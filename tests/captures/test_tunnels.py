@@ -168,14 +168,14 @@ def test_there_is_no_other_tunnel():
 def test_what_is_not_read_is_counted(read, name):
     result = read(capture(NOT_READ[name], ethernet(inner(IN4))))
     assert result.only.data == TEXT
-    assert result.capture.packets.left_out == {"encapsulated": (1, len(NOT_READ[name]))}
+    assert result.left_out == {"encapsulated": (1, len(NOT_READ[name]))}
     assert result.damage == []
 
 
 def test_packets_and_bytes_of_other_traffic_are_counted(read):
     arp = frame(bytes(46), 0x0806)
     icmp = ethernet(ipv4(*OUT4, 1, bytes(8)))
-    found = read(capture(arp, icmp, icmp)).capture.packets
+    found = read(capture(arp, icmp, icmp))
     assert found.left_out == {"not_ip": (1, len(arp)), "other_protocol": (2, 2 * len(icmp))}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
 import pyarrow as pa
@@ -92,7 +93,7 @@ class GroupDecoder:
         for decoder in self._messages.values():
             for name, batch in decoder.flush():
                 self._take(name, batch, found)
-        rows.sort(key=lambda each: each[:3])
+        rows.sort(key=itemgetter(0, 1, 2))
         found.errors = [row for _, _, _, row in rows]
         return found
 
