@@ -219,6 +219,15 @@ def test_wireless_links(read):
         assert read(capture(data, link_type=105)).only.data == TEXT
         radio = b"\0\0\x0c\0" + bytes(8)
         assert read(capture(radio + data + bytes(4), link_type=127)).only.data == TEXT
+        # The same with bytes between the two headers, as the flags in the radio header say.
+        padding = bytes(-len(head) % 4)
+        for radio in (
+            b"\0\0\x09\0\2\0\0\0\x20",
+            b"\0\0\x11\0\3\0\0\0" + bytes(8) + b"\x20",
+            b"\0\0\x19\0\3\0\0\x80" + bytes(4 + 4 + 8) + b"\x20",
+        ):
+            padded = radio + head + padding + data[len(head) :]
+            assert read(capture(padded, link_type=127)).only.data == TEXT
         secret = bytes([data[0], data[1] | 0x40]) + data[2:]
         assert read(capture(secret, link_type=105)).capture.packets.tunnel == 1
     beacon = b"\x80\0" + bytes(60)
@@ -274,3 +283,11 @@ def test_damaged_ones_are_the_same_compiled_and_interpreted(collect, link_type):
         for kernel in (kernels.load(), kernels.interpreted())
     )
     assert one == other
+
+
+READ_LINKS = (0, 1, 9, 12, 14, 50, 51, 101, 104, 105, 108, 113, 127, 228, 229, 239, 276)
+
+
+@pytest.mark.parametrize("link", READ_LINKS)
+def test_a_link_type_that_is_read_is_not_called_unknown(read, link):
+    assert "link_type" not in [each.code for each in read(capture(TEXT, link_type=link)).damage]
