@@ -107,9 +107,7 @@ def test_it_is_in_a_lake_that_follows_as_in_a_batch(
 @pytest.mark.parametrize("parts", [1, 3])
 def test_it_is_in_the_account_of_one_part_of_exchanged_packets(folder: Path, parts: int) -> None:
     path = folder / "one.pcap"
-    routed = [
-        batch for each in packet_ranges(path, 2) for batch in route(each, 0, parts)
-    ]
+    routed = [batch for each in packet_ranges(path, 2) for batch in route(each, 0, parts)]
     rows = pa.Table.from_batches(routed).sort_by([(name, "ascending") for name in SORT])
     found = []
     for part in range(parts):

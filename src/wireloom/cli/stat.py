@@ -26,7 +26,7 @@ from wireloom.view import clip, escape
 
 if TYPE_CHECKING:
     from wireloom.cli._statistics import Histogram, Statistics
-    from wireloom.tabulate.accounting import Account, Totals
+    from wireloom.tabulate.accounting import Totals
 
 __all__ = ["command"]
 
@@ -72,8 +72,8 @@ def command(
     """Show what is in captures, and where every byte went.
 
     Lists formats, types, flows, rates and gaps. FILE is as for decode. The sums are checked:
-    captured bytes = decoded + quarantined + gap + duplicate + left out (packets of other protocols).
-    The exit status is 1 when something could not be read.
+    captured bytes = decoded + quarantined + gap + duplicate + left out, which is packets of other
+    protocols. The exit status is 1 when something could not be read.
     """
     from wireloom.cli._statistics import SELECT, Statistics, exchange_columns
     from wireloom.cli._tablewriting import batches
@@ -157,10 +157,10 @@ def _headline(found: Statistics, names: Sequence[str]) -> str:
 
 def _formats(totals: Totals) -> Iterator[str]:
     has_left_out = totals.left_out > 0
-    parts = ("captured", "= decoded", "+ quarantined", "+ gap", "+ duplicate")
+    parts = ["captured", "= decoded", "+ quarantined", "+ gap", "+ duplicate"]
     if has_left_out:
-        parts += ("+ left out",)
-    parts += ("sum", "missing")
+        parts.append("+ left out")
+    parts += ["sum", "missing"]
     has_conflicts, has_bad = totals.conflict > 0, totals.bad_checksums > 0
     rows: list[tuple[str, ...]] = [("format", "streams", "frames", *parts)]
     if has_conflicts:

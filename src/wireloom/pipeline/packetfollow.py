@@ -231,7 +231,7 @@ def _sums(follower: Follower) -> dict[str, int]:
 
 
 def _rest(folder: Folder) -> list[dict[str, Any]]:
-    """The row of accounting for connections whose ends will never be read, and what has no row yet."""
+    """The row of accounting for what has none yet: connections whose ends will never be read."""
     rest = folder.leader.state.get("open")
     if not rest:
         return []  # the folder was closed: they have rows
