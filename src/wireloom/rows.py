@@ -82,7 +82,11 @@ def shown(text: str) -> str:
     >>> shown("BID\udce9")
     'BID\\xe9'
     """
-    return text if is_utf8(text) else text_bytes(text).decode("utf-8", "backslashreplace")
+    return (
+        text
+        if text.isascii() or is_utf8(text)
+        else text_bytes(text).decode("utf-8", "backslashreplace")
+    )
 
 
 def join_path(path: str, step: str, dot: str = ".") -> str:

@@ -144,19 +144,29 @@ GAPS: Final = Table(
 )
 ACCOUNTING: Final = Table(
     "accounting",
-    "one stream: where every captured payload byte went",
+    "one stream, or what of a capture is in none: where every captured byte went",
     (
         SOURCE,
         STREAM,
         Column("format", "kind", "name of the format; null if none was recognised"),
-        Column("captured", "i64", "payload bytes in the capture; the sum of the next four"),
+        Column(
+            "captured",
+            "i64",
+            "payload bytes of a stream, or all bytes of packets in none; the sum of the next five",
+        ),
         Column("decoded", "i64", "bytes of frames (and NAIS text)"),
         Column("quarantined", "i64", "bytes of the errors table's frame rows"),
         Column("gap", "i64", "bytes of frames that a hole cut"),
         Column("duplicate", "i64", "bytes captured again: retransmissions and overlaps"),
+        Column(
+            "left_out",
+            "i64",
+            "bytes of packets that are in no stream; `stream` says why: `no stream: ` and "
+            "`not_ip`, `other_protocol` or `encapsulated` (`damaged` ones are quarantined)",
+        ),
         Column("missing", "i64", "bytes of holes; not part of the sum, they were not captured"),
         Column("frames", "i64", "number of frames"),
-        Column("packets", "i64", "number of packets with payload"),
+        Column("packets", "i64", "number of packets with payload, or of packets in no stream"),
         Column(
             "conflict", "i64", "quarantined bytes that are a better copy of some that were read"
         ),

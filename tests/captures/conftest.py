@@ -16,6 +16,7 @@ from wireloom.captures import (
     Damage,
     Dropped,
     Gap,
+    LeftOut,
     ReassemblyLimits,
     StreamData,
     StreamEnd,
@@ -46,6 +47,8 @@ class Result:
 
     streams: dict[str, Seen]
     damage: list[Damage]
+    left_out: dict[str, tuple[int, int]]
+    """Packets and bytes in no stream, by kind."""
     capture: Capture
 
     @property
@@ -65,18 +68,24 @@ class Result:
             else:
                 damage.append((key, found.offset, found.length, found.data))
         ordered = sorted(damage, key=repr)
-        return self.streams, ordered, self.capture.packets
+        return self.streams, ordered, self.left_out, self.capture.packets
 
 
 def read_events(capture: Capture) -> Result:
     """Read all events, checking what must hold for every one."""
     streams: dict[str, Seen] = {}
     damage: list[Damage] = []
+    left_out: dict[tuple[str, str], tuple[int, int]] = {}
     numbers: dict[int, str] = {}
     for event in capture:
         if isinstance(event, Damage):
             assert len(event.data) in (0, event.length)
             damage.append(event)
+            assert not left_out, "the captures are over"
+            continue
+        if isinstance(event, LeftOut):
+            assert (event.source, event.kind) not in left_out
+            left_out[event.source, event.kind] = event.packets, event.length
             continue
         stream = event.stream
         assert numbers.setdefault(stream.number, stream.name) == stream.name
@@ -109,7 +118,11 @@ def read_events(capture: Capture) -> Result:
     packets = capture.packets
     kinds = (packets.tcp, packets.udp, packets.other, packets.not_ip, packets.fragments)
     assert packets.packets == sum(kinds) + packets.tunnel + packets.damaged
-    return Result(streams, damage, capture)
+    by_kind: dict[str, tuple[int, int]] = {}
+    for (_, kind), (number, size) in left_out.items():
+        before = by_kind.get(kind, (0, 0))
+        by_kind[kind] = before[0] + number, before[1] + size
+    return Result(streams, damage, by_kind, capture)
 
 
 def check_counts(seen: Seen) -> None:

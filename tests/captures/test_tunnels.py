@@ -168,14 +168,14 @@ def test_there_is_no_other_tunnel():
 def test_what_is_not_read_is_counted(read, name):
     result = read(capture(NOT_READ[name], ethernet(inner(IN4))))
     assert result.only.data == TEXT
-    assert result.capture.packets.left_out == {"encapsulated": (1, len(NOT_READ[name]))}
+    assert result.left_out == {"encapsulated": (1, len(NOT_READ[name]))}
     assert result.damage == []
 
 
 def test_packets_and_bytes_of_other_traffic_are_counted(read):
     arp = frame(bytes(46), 0x0806)
     icmp = ethernet(ipv4(*OUT4, 1, bytes(8)))
-    found = read(capture(arp, icmp, icmp)).capture.packets
+    found = read(capture(arp, icmp, icmp))
     assert found.left_out == {"not_ip": (1, len(arp)), "other_protocol": (2, 2 * len(icmp))}
 
 
@@ -219,6 +219,15 @@ def test_wireless_links(read):
         assert read(capture(data, link_type=105)).only.data == TEXT
         radio = b"\0\0\x0c\0" + bytes(8)
         assert read(capture(radio + data + bytes(4), link_type=127)).only.data == TEXT
+        # The same with bytes between the two headers, as the flags in the radio header say.
+        padding = bytes(-len(head) % 4)
+        for radio in (
+            b"\0\0\x09\0\2\0\0\0\x20",
+            b"\0\0\x11\0\3\0\0\0" + bytes(8) + b"\x20",
+            b"\0\0\x19\0\3\0\0\x80" + bytes(4 + 4 + 8) + b"\x20",
+        ):
+            padded = radio + head + padding + data[len(head) :]
+            assert read(capture(padded, link_type=127)).only.data == TEXT
         secret = bytes([data[0], data[1] | 0x40]) + data[2:]
         assert read(capture(secret, link_type=105)).capture.packets.tunnel == 1
     beacon = b"\x80\0" + bytes(60)
@@ -274,3 +283,11 @@ def test_damaged_ones_are_the_same_compiled_and_interpreted(collect, link_type):
         for kernel in (kernels.load(), kernels.interpreted())
     )
     assert one == other
+
+
+READ_LINKS = (0, 1, 9, 12, 14, 50, 51, 101, 104, 105, 108, 113, 127, 228, 229, 239, 276)
+
+
+@pytest.mark.parametrize("link", READ_LINKS)
+def test_a_link_type_that_is_read_is_not_called_unknown(read, link):
+    assert "link_type" not in [each.code for each in read(capture(TEXT, link_type=link)).damage]

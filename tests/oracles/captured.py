@@ -18,7 +18,17 @@ from typing import Any
 
 import wireloom
 from oracles.tabled import plain_rows
-from wireloom.captures import NO_TIME, Damage, Dropped, Event, Gap, StreamData, StreamEnd, Suspect
+from wireloom.captures import (
+    NO_TIME,
+    Damage,
+    Dropped,
+    Event,
+    Gap,
+    LeftOut,
+    StreamData,
+    StreamEnd,
+    Suspect,
+)
 from wireloom.errors import DecodeError
 from wireloom.formats import get
 from wireloom.framing import Frame, Problem
@@ -35,7 +45,7 @@ from wireloom.generate.traffic import (
     udp,
 )
 from wireloom.rows import frame_rows, message_formats, payload_rows
-from wireloom.tables import arrow_schema
+from wireloom.tables import arrow_schema, table
 from wireloom.tabulate import Batches, Settings
 
 __all__ = [
@@ -117,9 +127,15 @@ def captured_rows(events: Iterable[Event], format: str, *, include_raw: bool = F
     streams: dict[int, list[_Segment]] = {}
     dropped: dict[int, list[dict[str, Any]]] = {}
     suspects: dict[int, list[tuple[int, int]]] = {}
+    damaged: dict[str, int] = {}
     for event in events:
         if isinstance(event, Damage):
             _add(found, "errors", _damage(event))
+            damaged[event.source] = damaged.get(event.source, 0) + event.length
+            continue
+        if isinstance(event, LeftOut):
+            sums = {"left_out": event.length, "packets": event.packets}
+            _in_no_stream(found, event.source, event.kind, event.length, **sums)
             continue
         segments = streams.setdefault(event.stream.number, [])
         if isinstance(event, StreamData):
@@ -173,6 +189,9 @@ def captured_rows(events: Iterable[Event], format: str, *, include_raw: bool = F
             number = event.stream.number
             noted = dropped.get(number, []), suspects.get(number, [])
             _stream(found, event, segments, *noted, format)
+    for source, size in damaged.items():
+        if size:
+            _in_no_stream(found, source, "damaged", size, quarantined=size)
     if not include_raw:
         for row in found.get("frames", []):
             row["raw"] = None
@@ -198,6 +217,13 @@ def _key(stream: Any, offset: int, length: int, ts_ns: int | None) -> dict[str, 
         "ts": None if ts_ns is None else epoch + dt.timedelta(microseconds=ts_ns // 1000),
         "path": "",
     }
+
+
+def _in_no_stream(found: Rows, source: str, kind: str, captured: int, **sums: int) -> None:
+    """The row of `accounting` for what is in no stream."""
+    row = dict.fromkeys(table("accounting").names, 0)
+    where = {"source": source, "stream": f"no stream: {kind}", "format": None}
+    _add(found, "accounting", row | where | {"captured": captured} | sums)
 
 
 def _damage(event: Damage) -> dict[str, Any]:
@@ -287,6 +313,7 @@ def _stream(
             "captured": counts.captured,
             **sums,
             "duplicate": counts.duplicate,
+            "left_out": 0,
             "missing": counts.missing,
             "frames": frames,
             "packets": counts.packets,
@@ -393,9 +420,10 @@ def check_accounts(found: Rows, captured: int | None = None) -> None:
     total = 0
     for row in found.get("accounting", []):
         parts = row["decoded"] + row["quarantined"] + row["gap"] + row["duplicate"]
-        assert row["captured"] == parts, row
+        assert row["captured"] == parts + row["left_out"], row
         total += row["captured"]
-        here = (row["source"], row["stream"])
+        is_damage = row["stream"] == "no stream: damaged"
+        here = (row["source"], "" if is_damage else row["stream"])
         errors = [
             each
             for each in found.get("errors", [])

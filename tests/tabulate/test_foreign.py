@@ -15,7 +15,7 @@ from wireloom.formats.nrep import SocketData
 from wireloom.generate import SCENARIOS, Faults, generate
 from wireloom.generate.traffic import Conversation, pcap
 from wireloom.kernel import load
-from wireloom.tabulate import Settings, tabulate
+from wireloom.tabulate import Settings, Tabulator, tabulate
 from wireloom.tabulate.accounting import Totals
 from wireloom.tabulate.detection import Detector
 from wireloom.tabulate.scannerpool import ScannerPool
@@ -166,3 +166,24 @@ def test_bytes_that_nobody_wants_are_counted_all_the_same():
     assert every.kinds["unknown_format"].first == few.kinds["unknown_format"].first
     assert all(len(row["raw"]) == row["frame_length"] for row in rows)
     assert sum(row["frame_length"] for row in rows) == sum(row["captured"] for row in accounts)
+
+
+def test_the_buffers_of_events_may_go_when_their_batch_is_over():
+    data = capture(6)
+    found, expected = Totals(), Totals()
+    for _ in tabulate(io.BytesIO(data), tables="accounting", totals=expected):
+        pass
+    tabulator = Tabulator(Settings(tables=("accounting",)), totals=found)
+    for batch in Capture(io.BytesIO(data), batch_packets=20).batches():
+        events = list(batch)
+        for _ in tabulator.feed_all(events):
+            pass
+        for event in events:
+            if isinstance(event, StreamData):
+                event.data.release()
+                event.mark_offsets.release()
+                event.mark_times.release()
+    for _ in tabulator.close():
+        pass
+    assert found.to_dict() == expected.to_dict()
+    assert found.errors == expected.errors

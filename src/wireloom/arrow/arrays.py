@@ -100,7 +100,7 @@ def strings(texts: Sequence[str | bytes | None], type: pa.DataType | None = None
     """Texts, or bytes with the type ``binary``."""
     raw = [text.encode() if isinstance(text, str) else text or b"" for text in texts]
     ends = array.array("i", accumulate(map(len, raw), initial=0))
-    nulls = sum(text is None for text in texts)
+    nulls = texts.count(None)
     valid = _bitmap([text is not None for text in texts]) if nulls else None
     buffers = [valid, pa.py_buffer(ends), pa.py_buffer(b"".join(raw))]
     return pa.Array.from_buffers(type or pa.string(), len(raw), buffers, nulls)
@@ -204,7 +204,7 @@ def plain_column(column: Column, values: list[Any]) -> pa.Array:
 
 
 def _numbers(values: list[int | None], code: str, type: pa.DataType) -> pa.Array:
-    nulls = sum(value is None for value in values)
-    data = array.array(code, [0 if value is None else value for value in values])
+    nulls = values.count(None)
+    data = array.array(code, [value or 0 for value in values])
     valid = _bitmap([value is not None for value in values]) if nulls else None
     return pa.Array.from_buffers(type, len(values), [valid, pa.py_buffer(data)], nulls)

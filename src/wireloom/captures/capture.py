@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, cast
 
 from wireloom.captures.bytesource import ByteSource, is_pipe
 from wireloom.captures.container import fault_of
-from wireloom.captures.events import Damage, Event, Stream
+from wireloom.captures.events import OF_CAPTURES, Event, Stream
 from wireloom.captures.packetreaders import packet_reader
 from wireloom.captures.raw import read_raw
 from wireloom.captures.tcp import PacketCounts, Reassembler, ReassemblyLimits
@@ -81,7 +81,8 @@ class Capture:
             chunk_bytes: read at a time.
             batch_packets: packets read before their streams are given out.
             part: several readers may share the work on the same captures: this one gives the
-                connections of one part, and only part 0 gives raw streams and damage.
+                connections of one part, and only part 0 gives raw streams, damage and what is left
+                out.
             parts: into how many parts connections are divided, by their addresses and ports.
             kernel: the compiled or the interpreted one; the best there is if not given.
 
@@ -170,7 +171,7 @@ class Capture:
         """Those events that this part gives."""
         if self._is_first:
             return events
-        return [event for event in events if not isinstance(event, Damage)]
+        return [event for event in events if not isinstance(event, OF_CAPTURES)]
 
     def _read(self, source: ByteSource) -> Iterator[Iterable[Event]]:
         window = Window(source, self._chunk)

@@ -30,13 +30,20 @@ NO_END = 1 << 62
 LINK_TYPES = {
     0: "BSD loopback",
     1: "Ethernet",
+    9: "PPP",
     12: "raw IP",
     14: "raw IP",
+    50: "PPP",
+    51: "PPPoE",
     101: "raw IP",
+    104: "Cisco HDLC",
+    105: "IEEE 802.11",
     108: "OpenBSD loopback",
     113: "Linux cooked",
+    127: "IEEE 802.11 with radiotap",
     228: "raw IPv4",
     229: "raw IPv6",
+    239: "NFLOG",
     276: "Linux cooked v2",
 }
 """Link types that can be read."""

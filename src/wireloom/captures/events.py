@@ -2,7 +2,8 @@
 
 Nothing is lost without an event. For every stream the bytes of its packets are in exactly one of
 `StreamData`, the duplicates that `StreamEnd` counts, and `Dropped`; what belongs to no stream
-(damaged records, packets that cannot be read) is a `Damage`.
+(damaged records, packets that cannot be read) is a `Damage`, and packets of other protocols are
+counted in a `LeftOut`.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from wireloom.kernel.packets.records import NO_TIME
 
 __all__ = [
     "NO_TIME",
+    "OF_CAPTURES",
     "STREAM_NAME",
     "Counts",
     "Damage",
     "Dropped",
     "Event",
     "Gap",
+    "LeftOut",
     "Stream",
     "StreamData",
     "StreamEnd",
@@ -166,4 +169,19 @@ class Damage:
     ts_ns: int = NO_TIME
 
 
-Event = StreamData | Gap | Suspect | Dropped | StreamEnd | Damage
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Packets of a capture that carry nothing for a stream. It comes when the captures are over."""
+
+    source: str
+    kind: str
+    """``not_ip``, ``other_protocol`` or ``encapsulated``: in what is not read."""
+    packets: int
+    length: int
+    """Their captured bytes, headers included."""
+
+
+Event = StreamData | Gap | Suspect | Dropped | StreamEnd | Damage | LeftOut
+
+OF_CAPTURES = (Damage, LeftOut)
+"""Events of captures as a whole: of several readers that share the work, one gives them."""

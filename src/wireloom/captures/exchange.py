@@ -19,7 +19,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wireloom.captures.events import Damage, Event
+from wireloom.captures.events import OF_CAPTURES, Damage, Event
 from wireloom.captures.split import PacketRange, RangeReader
 from wireloom.captures.tcp import PacketCounts, Reassembler, ReassemblyLimits
 from wireloom.captures.window import CHUNK
@@ -237,7 +237,7 @@ class Part:
     def _own(self, events: Iterable[Event]) -> Iterator[Event]:
         """Those events that this part gives."""
         for event in events:
-            if self._is_first or not isinstance(event, Damage):
+            if self._is_first or not isinstance(event, OF_CAPTURES):
                 yield event
 
     def _read(self, batch: pa.RecordBatch) -> Iterator[Event]:

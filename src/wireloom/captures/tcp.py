@@ -47,6 +47,7 @@ from wireloom.captures.events import (
     Dropped,
     Event,
     Gap,
+    LeftOut,
     Stream,
     StreamData,
     StreamEnd,
@@ -80,7 +81,11 @@ _ENDS = {
     kinds.END_EVICTED: "evicted",
     kinds.END_CAPTURE: "end",
 }
-_NO_STREAM = (codes.PACKET_OTHER, codes.PACKET_NOT_IP, codes.PACKET_TUNNEL)
+_NO_STREAM = {
+    codes.PACKET_NOT_IP: "not_ip",
+    codes.PACKET_OTHER: "other_protocol",
+    codes.PACKET_TUNNEL: "encapsulated",
+}
 _TUNNELS = {
     "vxlan": bits.TUNNEL_VXLAN,
     "geneve": bits.TUNNEL_GENEVE,
@@ -157,20 +162,6 @@ class PacketCounts:
     """IP fragments; the packets they make are not counted again."""
     damaged: int = 0
     """Packets whose headers cannot be read; each is a `Damage`."""
-    other_bytes: int = 0
-    """Captured bytes of these packets, headers included."""
-    not_ip_bytes: int = 0
-    tunnel_bytes: int = 0
-
-    @property
-    def left_out(self) -> dict[str, tuple[int, int]]:
-        """Packets and bytes that are in no stream, by kind; only kinds that occur."""
-        found = {
-            "not_ip": (self.not_ip, self.not_ip_bytes),
-            "other_protocol": (self.other, self.other_bytes),
-            "encapsulated": (self.tunnel, self.tunnel_bytes),
-        }
-        return {name: numbers for name, numbers in found.items() if numbers[0]}
 
 
 class Reassembler:
@@ -203,6 +194,7 @@ class Reassembler:
             limits.max_fragment_bytes, limits.max_fragment_packets, limits.max_fragment_wait_ns
         )
         self._open: dict[int, Stream] = {}
+        self._left_out: dict[tuple[str, str], tuple[int, int]] = {}
         self._events: list[Event] = []
         self._source = ""
         self._places: memoryview | None = None
@@ -280,6 +272,7 @@ class Reassembler:
         self._gather(_NOTHING)
         self._fragments.close()
         self._lost_fragments()
+        self._events += self.left_out
         return self._take()
 
     def _take(self) -> list[Event]:
@@ -351,7 +344,9 @@ class Reassembler:
             rows.take(index, one)
             self._run(rows, data, index, index + 1)
             self._gather(data)
-        elif one.status[0] not in _NO_STREAM:
+        elif one.status[0] in _NO_STREAM:
+            self._leave_out(one.status[0], 1, len(whole))
+        else:
             code, reason = _FAULTS.get(one.status[0], _FAULTS[codes.PACKET_BAD_IP])
             self._damage(at, "fragment", code, reason, whole, rows.ts[index])
 
@@ -388,11 +383,22 @@ class Reassembler:
         counts.other += tally[codes.PACKET_OTHER]
         counts.not_ip += tally[codes.PACKET_NOT_IP]
         counts.tunnel += tally[codes.PACKET_TUNNEL]
-        counts.other_bytes += rows.sizes[codes.PACKET_OTHER]
-        counts.not_ip_bytes += rows.sizes[codes.PACKET_NOT_IP]
-        counts.tunnel_bytes += rows.sizes[codes.PACKET_TUNNEL]
         counts.fragments += tally[codes.PACKET_FRAGMENT]
         counts.damaged += rows.odd_count
+        for status in _NO_STREAM:
+            if tally[status]:
+                self._leave_out(status, tally[status], rows.sizes[status])
+
+    def _leave_out(self, status: int, packets: int, size: int) -> None:
+        """Count packets of the current capture that carry nothing for a stream."""
+        place = self._source, _NO_STREAM[status]
+        before = self._left_out.get(place, (0, 0))
+        self._left_out[place] = before[0] + packets, before[1] + size
+
+    @property
+    def left_out(self) -> list[LeftOut]:
+        """The packets so far that carry nothing for a stream."""
+        return [LeftOut(*place, *numbers) for place, numbers in sorted(self._left_out.items())]
 
     def _gather(self, data: memoryview) -> None:
         """Make events of what was noted so far, those of one flow together."""

@@ -14,7 +14,15 @@ if TYPE_CHECKING:
 
     from wireloom.tabulate.accounting import Account, Totals
 
-__all__ = ["UNKNOWN", "WideNotes", "left_out_lines", "problem_lines", "summary_lines", "to_json"]
+__all__ = [
+    "LEFT_OUT",
+    "UNKNOWN",
+    "WideNotes",
+    "left_out_lines",
+    "problem_lines",
+    "summary_lines",
+    "to_json",
+]
 
 MAX_CODES = 5
 """Kinds of problems that a summary lists, the most frequent first."""
@@ -28,8 +36,9 @@ LEFT_OUT = {
     "not_ip": "not IP",
     "other_protocol": "other protocol",
     "encapsulated": "encapsulated, not read",
+    "damaged": "damaged",
 }
-"""Names for packets in no stream."""
+"""Names for bytes in no stream."""
 _WIDE_KEY = frozenset(column.name for column in KEY)
 UNKNOWN = "unrecognised"
 """Name for streams of unknown format."""
@@ -60,11 +69,12 @@ def problem_lines(totals: Totals) -> Iterator[str]:
 
 def left_out_lines(totals: Totals) -> Iterator[str]:
     """A line about packets that are in no stream, if there are any."""
-    if totals.left_out:
-        parts = [
-            f"{packets:,} {LEFT_OUT[kind]} ({size:,} bytes)"
-            for kind, (packets, size) in totals.left_out.items()
-        ]
+    parts = [
+        f"{account.packets:,} {LEFT_OUT[kind]} ({account.captured:,} bytes)"
+        for kind, account in totals.no_stream.items()
+        if account.left_out
+    ]
+    if parts:
         yield f"packets in no stream: {'; '.join(parts)}"
 
 
@@ -118,10 +128,7 @@ def to_json(totals: Totals) -> dict[str, Any]:
         "total": totals.to_dict(),
         "is_balanced": totals.is_balanced,
         "errors": totals.errors,
-        "left_out": {
-            kind: {"packets": packets, "bytes": size}
-            for kind, (packets, size) in totals.left_out.items()
-        },
+        "no_stream": {kind: account.to_dict() for kind, account in totals.no_stream.items()},
         "error_codes": {code: kind.number for code, kind in sorted(totals.kinds.items())},
     }
 

@@ -132,11 +132,11 @@ def accounting_table(totals: Mapping[str, int]) -> Table:
     """Where the captured bytes went, and whether the sum is right."""
     made = plain_table("accounting", "bytes", "share")
     captured = totals.get("captured", 0)
-    parts = ("decoded", "quarantined", "gap", "duplicate")
+    parts = ("decoded", "quarantined", "gap", "duplicate", "left_out")
     for name in ("captured", *parts):
         count = totals.get(name, 0)
         share = f"{100 * count / captured:.3f} %" if captured else ""
-        made.add_row(name, f"{count:,}", share)
+        made.add_row(name.replace("_", " "), f"{count:,}", share)
     rest = captured - sum(totals.get(name, 0) for name in parts)
     made.add_row("unaccounted", f"{rest:,}", "the sum is right" if not rest else "THE SUM IS WRONG")
     made.add_row("missing", f"{totals.get('missing', 0):,}", "never captured")

@@ -17,7 +17,7 @@ from wireloom.captures.events import STREAM_NAME
 from wireloom.cli._accounts import to_json
 from wireloom.columns import Exchange
 from wireloom.formats import get, names
-from wireloom.tabulate.accounting import Totals
+from wireloom.tabulate.accounting import NO_STREAM, Totals
 
 __all__ = [
     "DURATIONS",
@@ -471,6 +471,8 @@ class Statistics:
 
     def _add_flows(self, batch: pa.RecordBatch) -> None:
         for row in batch.to_pylist():
+            if row["stream"].startswith(NO_STREAM):
+                continue
             self._number += 1
             flow = Flow(
                 row["stream"], row["format"], row["captured"], row["frames"], row["missing"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wireloom.cli._accounts import UNKNOWN, left_out_lines, problem_lines
+from wireloom.cli._accounts import LEFT_OUT, UNKNOWN, left_out_lines, problem_lines
 from wireloom.cli._capture import (
     CaptureOptions,
     capture_options,
@@ -26,7 +26,7 @@ from wireloom.view import clip, escape
 
 if TYPE_CHECKING:
     from wireloom.cli._statistics import Histogram, Statistics
-    from wireloom.tabulate.accounting import Account, Totals
+    from wireloom.tabulate.accounting import Totals
 
 __all__ = ["command"]
 
@@ -72,8 +72,8 @@ def command(
     """Show what is in captures, and where every byte went.
 
     Lists formats, types, flows, rates and gaps. FILE is as for decode. The sums are checked:
-    captured bytes = decoded + quarantined + gap + duplicate. The exit status is 1 when something
-    could not be read.
+    captured bytes = decoded + quarantined + gap + duplicate + left out, which is packets of other
+    protocols. The exit status is 1 when something could not be read.
     """
     from wireloom.cli._statistics import SELECT, Statistics, exchange_columns
     from wireloom.cli._tablewriting import batches
@@ -104,7 +104,7 @@ def _report(found: Statistics, names: Sequence[str]) -> Iterator[str]:
     yield from _formats(found.totals)
     if found.totals.left_out:
         yield ""
-        yield from left_out_lines(found.totals)
+    yield from left_out_lines(found.totals)
     if found.types:
         yield ""
         yield from _types(found)
@@ -156,7 +156,11 @@ def _headline(found: Statistics, names: Sequence[str]) -> str:
 
 
 def _formats(totals: Totals) -> Iterator[str]:
-    parts = ("captured", "= decoded", "+ quarantined", "+ gap", "+ duplicate", "sum", "missing")
+    has_left_out = totals.left_out > 0
+    parts = ["captured", "= decoded", "+ quarantined", "+ gap", "+ duplicate"]
+    if has_left_out:
+        parts.append("+ left out")
+    parts += ["sum", "missing"]
     has_conflicts, has_bad = totals.conflict > 0, totals.bad_checksums > 0
     rows: list[tuple[str, ...]] = [("format", "streams", "frames", *parts)]
     if has_conflicts:
@@ -169,10 +173,11 @@ def _formats(totals: Totals) -> Iterator[str]:
         for format, account in totals.formats.items()
         if format is not None or account.captured
     }
-    listed: list[tuple[str, Account]] = [*sorted(named.items()), ("all", totals)]
+    others = {f"no stream: {LEFT_OUT[kind]}": each for kind, each in totals.no_stream.items()}
+    listed = [*sorted(named.items()), *others.items(), ("all", totals)]
     for name, sums in listed:
         numbers = (sums.streams, sums.frames, sums.captured, sums.decoded, sums.quarantined)
-        more = (sums.gap, sums.duplicate)
+        more = (sums.gap, sums.duplicate, *((sums.left_out,) if has_left_out else ()))
         cells = [f"{number:,}" for number in (*numbers, *more)]
         checked = "ok" if sums.is_balanced else "WRONG"
         last = [f"{sums.conflict:,}"] if has_conflicts else []

@@ -39,7 +39,14 @@ cdef extern from *:
     static CYTHON_INLINE unsigned char *wireloom_bytes_at(PyObject *data) {
         return (unsigned char *)PyBytes_AsString(data);
     }
+    static CYTHON_INLINE Py_ssize_t wireloom_find(
+        const unsigned char *data, Py_ssize_t pos, Py_ssize_t end, unsigned int byte
+    ) {
+        const void *found = pos < end ? memchr(data + pos, (int)byte, (size_t)(end - pos)) : NULL;
+        return found ? (const unsigned char *)found - data : end;
+    }
     """
+    Py_ssize_t wireloom_find(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end, unsigned int byte) noexcept nogil
     unsigned int wireloom_load32(const unsigned char* at, int big) noexcept nogil
     unsigned long long wireloom_load64(const unsigned char* at, int big) noexcept nogil
     void wireloom_store64(unsigned char* at, unsigned long long value) noexcept nogil
@@ -64,6 +71,7 @@ cdef inline unsigned long long low_bytes(const unsigned char* data, Py_ssize_t p
 cdef inline void copy_bytes(unsigned char* out, Py_ssize_t at, const unsigned char* data, Py_ssize_t pos, Py_ssize_t stop, Py_ssize_t end) noexcept nogil
 cdef inline bint copy_short(unsigned char* out, Py_ssize_t at, const unsigned char* data, Py_ssize_t pos, Py_ssize_t stop, Py_ssize_t end) noexcept nogil
 cdef inline bint is_alike(const unsigned char* data, Py_ssize_t pos, Py_ssize_t stop, Py_ssize_t end, const unsigned long long* words, const unsigned long long* masks) noexcept nogil
+cdef Py_ssize_t find_byte(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end, unsigned int byte) noexcept nogil
 cdef Py_ssize_t find_zero(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
 cdef Py_ssize_t count_zeros(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
 cdef unsigned long long sum_words(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil

@@ -17,6 +17,7 @@ __all__ = [
     "copy_bytes",
     "copy_short",
     "count_zeros",
+    "find_byte",
     "find_zero",
     "is_alike",
     "is_ascii",
@@ -218,6 +219,18 @@ def is_alike(data, pos, stop, end, words, masks):
         else:
             other |= (le64(data, pos + 8 * i, end) ^ words[i]) & masks[i]
     return other == 0
+
+
+def find_byte(data, pos, end, byte):
+    """The first `byte` in ``data[pos:end]``; `end` if there is none."""
+    # Where it is frequent, a call would take longer than looking.
+    if pos < end and data[pos] != byte:
+        pos += 1
+        if cython.compiled:
+            return wireloom_find(data, pos, end, byte)
+        while pos < end and data[pos] != byte:
+            pos += 1
+    return pos
 
 
 def find_zero(data, pos, end):

@@ -79,8 +79,11 @@ def totals(lake: Lake) -> dict[str, int]:
     Raises:
         LakeError: a file is lost.
     """
-    names = ("captured", "decoded", "quarantined", "gap", "duplicate", "missing", "frames")
+    sums = ("captured", "decoded", "quarantined", "gap", "duplicate", "left_out")
+    names = (*sums, "missing", "frames")
     if "accounting" not in lake.tables:
         return dict.fromkeys(names, 0)
-    found = read(lake, "accounting", names)
-    return {name: pc.sum(found[name]).as_py() or 0 for name in names}
+    # Tables of earlier versions have fewer columns.
+    known = [name for name in names if name in schema_of(lake, "accounting").names]
+    found = read(lake, "accounting", known)
+    return {name: pc.sum(found[name]).as_py() or 0 if name in known else 0 for name in names}

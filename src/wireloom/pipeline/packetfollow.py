@@ -231,22 +231,24 @@ def _sums(follower: Follower) -> dict[str, int]:
 
 
 def _rest(folder: Folder) -> list[dict[str, Any]]:
-    """The row of accounting for connections whose ends will never be read."""
+    """The row of accounting for what has none yet: connections whose ends will never be read."""
     rest = folder.leader.state.get("open")
-    if not rest or not rest["streams"]:
-        return []  # there are none, or the folder was closed: they have rows
+    if not rest:
+        return []  # the folder was closed: they have rows
     lost = rest["quarantined"] + rest["waiting"]
     row = {"source": shown(folder.leader.path), "stream": "", "format": None}
+    left_out = rest.get("left_out", 0)  # logs of earlier versions do not have it
     counts = {
-        "captured": rest["decoded"] + lost + rest["gap"],
+        "captured": rest["decoded"] + lost + rest["gap"] + left_out,
         "decoded": rest["decoded"],
         "quarantined": lost,
         "gap": rest["gap"],
         "duplicate": 0,
+        "left_out": left_out,
         "missing": 0,
         "frames": rest["frames"],
         "packets": 0,
         "conflict": 0,
         "bad_checksums": 0,
     }
-    return [{**row, **counts}]
+    return [{**row, **counts}] if counts["captured"] else []

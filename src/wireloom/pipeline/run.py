@@ -442,7 +442,7 @@ class Runner:
 def _add(rows: dict[str, dict[str, Any]], row: Mapping[str, Any]) -> None:
     total = rows.setdefault(row["source"], {**row, **_ZERO})
     for name in COUNTS:
-        total[name] += row[name]
+        total[name] += row.get(name, 0)  # logs of earlier versions have fewer
 
 
 _ZERO: Final = dict.fromkeys(COUNTS, 0)

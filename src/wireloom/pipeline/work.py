@@ -122,8 +122,6 @@ def _batches(
         # Every part reads everything: each counts its share as done.
         report(capture.progress.done // parts)
     yield from tabulator.close()
-    if part == 0:  # every part sees all packets
-        totals.leave_out(capture.packets.left_out)
     report(capture.progress.done // parts)
 
 

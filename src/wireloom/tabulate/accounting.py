@@ -1,4 +1,4 @@
-"""Where every captured byte went: decoded, quarantined, cut by a hole, or captured twice.
+"""Where every captured byte went: decoded, quarantined, cut by a hole, captured twice, left out.
 
 An `Account` is kept for every stream while it is read; the accounts of streams that have ended are
 summed up in `Totals`, by format and in all.
@@ -6,13 +6,13 @@ summed up in `Totals`, by format and in all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from wireloom.captures import Counts
 
-__all__ = ["COUNTS", "Account", "ErrorKind", "Totals", "balanced"]
+__all__ = ["COUNTS", "NO_STREAM", "Account", "ErrorKind", "Totals", "balanced"]
 
 COUNTS: Final = (
     "captured",
@@ -20,6 +20,7 @@ COUNTS: Final = (
     "quarantined",
     "gap",
     "duplicate",
+    "left_out",
     "missing",
     "frames",
     "packets",
@@ -27,6 +28,10 @@ COUNTS: Final = (
     "bad_checksums",
 )
 """The numbers of a row of `accounting`."""
+
+NO_STREAM: Final = "no stream: "
+"""How the column `stream` of rows of `accounting` begins that are of bytes in no stream. Their kind
+follows: that of a `wireloom.captures.LeftOut`, or ``damaged`` for what could not be read."""
 
 
 @dataclass(slots=True)
@@ -36,7 +41,7 @@ class Account:
     streams: int = 0
     """Streams that have ended."""
     captured: int = 0
-    """Payload bytes: the sum of the next four."""
+    """Payload bytes, and those of packets in no stream: the sum of the next five."""
     decoded: int = 0
     """Bytes of frames, and of text between them."""
     quarantined: int = 0
@@ -44,6 +49,8 @@ class Account:
     gap: int = 0
     """Captured bytes of frames that a hole cut."""
     duplicate: int = 0
+    left_out: int = 0
+    """Bytes of packets that carry nothing for a stream."""
     missing: int = 0
     """Bytes of holes, which were not captured."""
     frames: int = 0
@@ -57,19 +64,10 @@ class Account:
     errors: int = 0
     """What could not be read: frames, nested messages, parts of captures."""
 
-    def add(self, row: Mapping[str, Any]) -> None:
-        """Add a stream, given its row of `accounting`."""
-        self.streams += 1
-        self.captured += row["captured"]
-        self.decoded += row["decoded"]
-        self.quarantined += row["quarantined"]
-        self.gap += row["gap"]
-        self.duplicate += row["duplicate"]
-        self.missing += row["missing"]
-        self.frames += row["frames"]
-        self.packets += row["packets"]
-        self.conflict += row["conflict"]
-        self.bad_checksums += row["bad_checksums"]
+    def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add rows of `accounting`."""
+        for name in COUNTS:
+            setattr(self, name, getattr(self, name) + sum([row[name] for row in rows]))
 
     def merge(self, other: Account) -> None:
         """Add the account of another part of the same stream."""
@@ -87,8 +85,9 @@ class Account:
 
     @property
     def is_balanced(self) -> bool:
-        """Whether every captured byte is in one of the four sums."""
-        return self.captured == self.decoded + self.quarantined + self.gap + self.duplicate
+        """Whether every captured byte is in one of the five sums."""
+        found = self.decoded + self.quarantined + self.gap + self.duplicate + self.left_out
+        return self.captured == found
 
     def to_dict(self) -> dict[str, int]:
         """The number of streams, and the numbers of `accounting`."""
@@ -98,12 +97,13 @@ class Account:
 def balanced(
     source: str, stream: str, format: str | None, account: Account, counts: Counts
 ) -> dict[str, Any]:
-    """The row of `accounting` of a stream that has ended.
+    """The row of `accounting` of a stream that has ended, or of bytes in none.
 
     Raises:
         AssertionError: the bytes do not add up, which is a bug in this program.
     """
-    found = account.decoded + account.quarantined + account.gap + counts.duplicate
+    found = account.decoded + account.quarantined + account.gap + account.left_out
+    found += counts.duplicate
     if found != counts.captured:
         raise AssertionError(
             f"{source}, {stream}: {counts.captured} bytes captured, but {found} accounted for "
@@ -118,6 +118,7 @@ def balanced(
         "quarantined": account.quarantined,
         "gap": account.gap,
         "duplicate": counts.duplicate,
+        "left_out": account.left_out,
         "missing": counts.missing,
         "frames": account.frames,
         "packets": counts.packets,
@@ -141,8 +142,8 @@ class Totals(Account):
 
     damaged: int = 0
     """Bytes of captures that belong to no stream because they could not be read."""
-    left_out: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Packets and bytes that are in no stream: ``not_ip``, ``other_protocol``, ``encapsulated``."""
+    no_stream: dict[str, Account] = field(default_factory=dict)
+    """The accounts of bytes in no stream, by kind; see `NO_STREAM`."""
     rows: dict[str, int] = field(default_factory=dict)
     """Rows given out, by table."""
     formats: dict[str | None, Account] = field(default_factory=dict)
@@ -150,29 +151,38 @@ class Totals(Account):
     kinds: dict[str, ErrorKind] = field(default_factory=dict)
     """What could not be read, by code: there are few codes, while reasons may be endless."""
 
-    def end(self, row: Mapping[str, Any], texts: int = 0) -> None:
-        """Count a stream that has ended, given its row of `accounting`."""
-        for account in (self, self._of(row["format"])):
-            account.add(row)
-            account.texts += texts
+    def end(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Count streams that have ended, and bytes in none, given their rows of `accounting`."""
+        self.add(rows)
+        by_format: dict[str | None, list[Mapping[str, Any]]] = {}
+        for row in rows:
+            if row["stream"].startswith(NO_STREAM):
+                kind = row["stream"].removeprefix(NO_STREAM)
+                self.no_stream.setdefault(kind, Account()).add([row])
+            else:
+                by_format.setdefault(row["format"], []).append(row)
+        for format, own in by_format.items():
+            for account in (self, self._of(format)):
+                account.streams += len(own)
+            self._of(format).add(own)
 
-    def fail(self, row: Mapping[str, Any]) -> None:
-        """Count something that could not be read, given its row of `errors`."""
-        self.errors += 1
-        if row["stream"]:
-            self._of(row["format"]).errors += 1
-        kind = self.kinds.get(row["code"])
-        if kind is None:
-            # Without its bytes, which may be many.
-            names = ("source", "stream", "frame_offset", "path", "reason")
-            kind = self.kinds[row["code"]] = ErrorKind({name: row[name] for name in names})
-        kind.number += 1
+    def end_texts(self, format: str | None, texts: int) -> None:
+        """Count the texts between the frames of a stream that has ended."""
+        self.texts += texts
+        self._of(format).texts += texts
 
-    def leave_out(self, found: Mapping[str, tuple[int, int]]) -> None:
-        """Add the packets of another capture that are in no stream."""
-        for kind, (packets, size) in found.items():
-            before = self.left_out.get(kind, (0, 0))
-            self.left_out[kind] = before[0] + packets, before[1] + size
+    def fail(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Count what could not be read, given the rows of `errors`."""
+        self.errors += len(rows)
+        for row in rows:
+            kind = self.kinds.get(row["code"])
+            if kind is None:
+                # Without its bytes, which may be many.
+                names = ("source", "stream", "frame_offset", "path", "reason")
+                kind = self.kinds[row["code"]] = ErrorKind({name: row[name] for name in names})
+            kind.number += 1
+            if row["stream"]:
+                self._of(row["format"]).errors += 1
 
     def _of(self, format: str | None) -> Account:
         account = self.formats.get(format)
@@ -182,5 +192,6 @@ class Totals(Account):
 
     @property
     def is_balanced(self) -> bool:
-        """Whether the sums are right, for every format."""
-        return all(account.is_balanced for account in self.formats.values())
+        """Whether the sums are right, for every format and for what is in no stream."""
+        parts = (*self.formats.values(), *self.no_stream.values())
+        return all(account.is_balanced for account in parts)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
 import pyarrow as pa
@@ -71,10 +72,7 @@ class GroupDecoder:
     def decode(self, group: FrameGroup) -> Decoded:
         """The rows of a group."""
         found = Decoded()
-        rows: list[tuple[int, int, int, dict[str, Any]]] = []
-        places = {id(segment): index for index, segment in enumerate(group.segments)}
-        for index, segment in enumerate(group.segments):
-            rows += [(index, row["frame_offset"], 0, row) for row in segment.rows]
+        refused: dict[int, list[dict[str, Any]]] = {}  # of each segment
         filled = [
             segment
             for segment in group.segments
@@ -88,12 +86,18 @@ class GroupDecoder:
                 errors = self._transport(format, segments, found)
             else:
                 errors = self._message(format, segments, found)
-            rows += [(places[id(segment)], row["frame_offset"], 1, row) for segment, row in errors]
+            for segment, row in errors:
+                refused.setdefault(id(segment), []).append(row)
         for decoder in self._messages.values():
             for name, batch in decoder.flush():
                 self._take(name, batch, found)
-        rows.sort(key=lambda each: each[:3])
-        found.errors = [row for _, _, _, row in rows]
+        for segment in group.segments:
+            rows = segment.rows
+            if len(rows) > 1 or id(segment) in refused:
+                rows = sorted(
+                    [*rows, *refused.get(id(segment), ())], key=itemgetter("frame_offset")
+                )
+            found.errors += rows
         return found
 
     def _add(self, found: Decoded, name: str, batch: pa.RecordBatch) -> None:

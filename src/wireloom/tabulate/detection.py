@@ -104,6 +104,7 @@ class Detector:
         bounds = None
         if starts is not None:
             bounds = array("q", [*starts[: MOST_DATAGRAMS + 1], len(data)][: MOST_DATAGRAMS + 1])
+            data = data[: bounds[-1]]
         possible = self._possible(data, bounds)
         if not possible:
             return None

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from wireloom.captures import Counts, Damage, Event, Stream, StreamData, StreamEnd
+from wireloom.captures import Counts, Event, Stream, StreamData, StreamEnd
 from wireloom.captures.bytesource import ByteSource
 from wireloom.captures.container import NO_END, fault_of
+from wireloom.captures.events import OF_CAPTURES
 from wireloom.captures.packetreaders import packet_reader
 from wireloom.captures.pcap import PcapReader
 from wireloom.captures.pcapng import PcapngReader
@@ -311,8 +312,14 @@ class Follower:
 
     @property
     def unfinished(self) -> dict[str, int]:
-        """What became of the bytes of the streams still open, after `advance`."""
-        return self._tabulator.unfinished
+        """What became of the bytes of the streams still open, after `advance`.
+
+        Also of those in no stream, which become rows in the end.
+        """
+        found = self._tabulator.unfinished
+        if self._is_first:
+            found["left_out"] = sum(each.length for each in self._reassembler.left_out)
+        return found
 
     def begin(self, path: str, position: int) -> None:
         """Skip what is before that place of a packet capture, which is the end of a record.
@@ -345,7 +352,7 @@ class Follower:
                 continue
             events = self._packets(step, place) if step.is_packets else self._raw(step, place)
             for event in events:
-                if self._is_first or not isinstance(event, Damage):
+                if self._is_first or not isinstance(event, OF_CAPTURES):
                     yield from self._tabulator.feed(event)
         yield from self._tabulator.flush()
 
@@ -356,7 +363,7 @@ class Follower:
             DecodeError: something cannot be read, in the mode ``failfast``.
         """
         for event in self._reassembler.finish():
-            if self._is_first or not isinstance(event, Damage):
+            if self._is_first or not isinstance(event, OF_CAPTURES):
                 yield from self._tabulator.feed(event)
         for place in self._places.values():
             if place.stream is not None:

@@ -119,6 +119,7 @@ class CaptureReader:
         """
         for event in self._capture:
             self._table.feed(event)
+            self._table.own()
             if self._is_live and isinstance(event, StreamData):
                 self._table.reader(event.stream).look()
             yield from self._group(decode)
@@ -130,7 +131,6 @@ class CaptureReader:
                 self._wait()
         self._table.close()
         yield from self._group(decode)
-        self.totals.leave_out(self._capture.packets.left_out)
 
     def messages(self) -> Iterator[Captured]:
         """The frames whose message could be read.
@@ -240,7 +240,7 @@ class CaptureReader:
     def _fail(self, outer: Captured, format: str, error: DecodeError, path: str = "") -> None:
         row = error_row(outer.source, outer.stream, outer.offset, outer.length, outer.ts_ns)
         row |= {"path": path, "format": format, "code": error.code, "reason": error.reason}
-        self.totals.fail(row)
+        self.totals.fail([row])
 
     def _group(self, decode: bool) -> Iterator[Captured]:
         """What a group holds."""
@@ -253,14 +253,15 @@ class CaptureReader:
                     )
                     row["format"] = found.record.format or None
                     row |= {"code": found.record.code, "reason": found.record.reason}
-                    self.totals.fail(row)
+                    self.totals.fail([row])
                 elif decode and isinstance(found.record, Frame):
                     yield self._decoded(found, segment)
                     continue
                 yield found
         for state, counts in group.ended:
             row = balanced(state.source, state.name, state.format, state.account, counts)
-            self.totals.end(row, state.account.texts)
+            self.totals.end([row])
+            self.totals.end_texts(state.format, state.account.texts)
             if self._ended is not None:
                 self._ended.append(row)
 

@@ -49,6 +49,8 @@ class ScannerPool:
         self.detector = Detector(settings, self.scanner, kernel)
         self.looks = (*_EARLY, FIRST_LOOK, PREFIX) if is_live else (FIRST_LOOK, PREFIX)
         """After how many bytes a stream's format is first decided."""
+        self.borrowers: list[Any] = []
+        """Readers that may keep bytes in an event's buffer, until they are told to own them."""
         self._options = settings.packet_options if options is None else options
         self._settings = settings
         self._idle: dict[str, list[FrameScanner]] = {}

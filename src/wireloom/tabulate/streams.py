@@ -22,7 +22,7 @@ from wireloom.columnar.framing import CUT, FrameBatch, FrameScanner
 from wireloom.columns import key_row
 from wireloom.framing import Problem
 from wireloom.rows import shown
-from wireloom.tabulate.detection import FIRST_LOOK, MOST_DATAGRAMS, PREFIX
+from wireloom.tabulate.detection import MOST_DATAGRAMS, PREFIX
 from wireloom.tabulate.groups import Segment, StreamState
 from wireloom.tabulate.scannerpool import ScannerPool
 
@@ -113,29 +113,34 @@ class StreamReader:
 
     def data(self, event: StreamData) -> int:
         """Take more bytes of the stream; return by how many those increase that are undecided."""
-        self._captured += len(event.data)
-        self._end = event.offset + len(event.data)
+        came = len(event.data)
+        self._captured += came
+        self._end = event.offset + came
         if self._is_known:
             self._go_on(event)
             return 0
         before = len(self._rest)
-        is_own = before > 0 or len(event.data) < FIRST_LOOK
-        if is_own:
+        if before:
             self._hold(event)
         else:
             self._rest, self._at = event.data, event.offset
-            self._mark(event, keep=False)
-        size = len(self._rest)
+            self._marks, self._times = event.mark_offsets, event.mark_times
+            self._scanners.borrowers.append(self)
+        size = before + came
+        looks = self._scanners.looks
         # The decision depends on the first bytes only, however many came at once.
-        for look in self._scanners.looks:
+        for look in looks if size >= looks[0] else ():
             if before < look <= size and self._decide(look):
                 self._release()
                 return -before
-        if not is_own:
-            # In a buffer of their own: the event's may be part of a much larger one.
+        return came
+
+    def own(self) -> None:
+        """Keep bytes in a buffer of their own: the event's may be part of a much larger one."""
+        if isinstance(self._rest, memoryview):
             self._rest = bytearray(self._rest)
-            self._marks, self._times = array("q", self._marks), array("q", self._times)
-        return size - before
+            self._marks = array("q", bytes(self._marks))
+            self._times = array("q", bytes(self._times))
 
     def decide(self) -> None:
         """Do not wait for more bytes to tell the format."""
@@ -169,7 +174,6 @@ class StreamReader:
         """A hole."""
         self._missing += event.length
         self._end = event.offset + event.length
-        self.decide()
         self._finish(event.offset)
         self._suspects = [each for each in self._suspects or () if each[1] > event.offset] or None
         self._behind = event.offset + event.length
@@ -208,16 +212,14 @@ class StreamReader:
 
     def end(self) -> None:
         """The stream has ended."""
-        self.decide()
         self._finish(None)
-        self._tell_later(None)
+        if self._later is not None:
+            self._tell_later(None)
 
     # --- which format
 
     def _hold(self, event: StreamData) -> None:
-        """Keep bytes, in a buffer of their own: the event's may be part of a much larger one."""
-        if not self._rest:
-            self._at = event.offset
+        """Keep more bytes."""
         if not isinstance(self._rest, bytearray):
             self._rest = bytearray(self._rest)
         self._rest += event.data
@@ -226,7 +228,8 @@ class StreamReader:
     def _decide(self, size: int | None) -> bool:
         """Look at the first bytes; True if that settles the format, even as unknown."""
         is_last = size is None or size >= PREFIX
-        data, starts = memoryview(self._rest)[:size], None
+        data = self._rest if size is None else memoryview(self._rest)[:size]
+        starts = None
         if self._is_udp:
             last = self._at + len(data)
             marks = self._marks[: MOST_DATAGRAMS + 2]
@@ -301,20 +304,26 @@ class StreamReader:
 
     def _finish(self, hole: int | None) -> None:
         """Everything up to a hole at that offset, or up to the end."""
+        if not self._is_known and self._rest:
+            self._decide(None)
+            if self.state.format is not None:
+                self._release()
         if self._tail is not None:
             self._settle(hole)
         scanner, self._scanner = self._scanner, None
-        rest, self._rest = bytes(self._rest), b""
+        rest, self._rest = self._rest, b""
         if scanner is not None:
             for batch in scanner.close():
                 self.emit(batch, hole)
             self._scanners.give_back(scanner)
-        elif (rest or self._passed) and self.state.format is None:
-            self._unknown_rows(rest, self._at, least=1)
+        elif self.state.format is None:
+            if rest:
+                self.unknown(rest, self._at, least=1)
+            elif self._passed:
+                self._unknown_rows(rest, self._at, least=1)
         elif rest:
-            assert self.state.format is not None
             scanner = self._scanners.borrow(self.state.format)
-            for batch in scanner.scan_part(rest, self._at, is_last=True):
+            for batch in scanner.scan_part(bytes(rest), self._at, is_last=True):
                 self.emit(batch, hole)
             self._scanners.give_back(scanner)
         self._marks = self._times = _NO_MARKS
@@ -441,16 +450,14 @@ class StreamReader:
         while left >= least:
             size = min(left, UNKNOWN_BYTES)
             place = offset + at
+            raw = bytes(data) if size == len(data) else bytes(data[at : at + size])
             row = key_row(state.source, state.name, place, size, known(self._time_at(place)))
-            row.update(_UNKNOWN)
-            row["raw"] = bytes(data[at : at + size])
-            row["failed_at"] = place
-            rows.append(row)
+            rows.append({**row, **_UNKNOWN, "raw": raw, "failed_at": place})
             state.account.quarantined += size
             at += size
             left -= size
         self._at = offset + at
-        self._rest = bytes(data[at:])
+        self._rest = bytes(data[at:]) if left else b""
         self._passed = left if self._passed else 0
         if left:
             # When they were captured is all that has to be known of them.
@@ -459,7 +466,8 @@ class StreamReader:
             self._times = array("q", [] if time is None else [time])
         if rows:
             self._scanners.put(Segment(self.state, None, None, rows, 0))
-        self._tell_later(self._at)
+        if self._later is not None:
+            self._tell_later(self._at)
 
     # --- datagrams
 
@@ -502,7 +510,8 @@ class StreamReader:
             self._marks, self._times = event.mark_offsets, event.mark_times
         elif len(event.mark_offsets):
             if not isinstance(self._marks, array):
-                self._marks, self._times = array("q", self._marks), array("q", self._times)
+                self._marks = array("q", bytes(self._marks))
+                self._times = array("q", bytes(self._times))
             self._marks.frombytes(event.mark_offsets.cast("B"))
             self._times.frombytes(event.mark_times.cast("B"))
 
@@ -519,8 +528,8 @@ class StreamReader:
         """Keep the marks of what waits, in arrays of their own."""
         done = max(bisect_right(self._marks, self._at) - 1, 0)
         if done or not isinstance(self._marks, array):
-            self._marks = array("q", self._marks[done:])
-            self._times = array("q", self._times[done:])
+            self._marks = array("q", bytes(self._marks[done:]))
+            self._times = array("q", bytes(self._times[done:]))
 
     def _time_at(self, offset: int) -> int | None:
         index = bisect_right(self._marks, offset) - 1

@@ -16,12 +16,14 @@ from wireloom.captures import (
     Dropped,
     Event,
     Gap,
+    LeftOut,
     Stream,
     StreamData,
     StreamEnd,
     Suspect,
 )
 from wireloom.rows import shown
+from wireloom.tabulate.accounting import NO_STREAM, Account
 from wireloom.tabulate.groups import FrameGroup, Segment, StreamState
 from wireloom.tabulate.scannerpool import ScannerPool
 from wireloom.tabulate.streams import StreamReader, error_row
@@ -46,11 +48,14 @@ class StreamTable:
         self._undecided = 0
         self.group = FrameGroup()
         """What was read since the last `take`."""
+        self.damaged: dict[str, int] = {}
+        """Bytes that could not be read, by capture."""
 
     def feed(self, event: Event) -> None:
         """Take the next event."""
         if isinstance(event, StreamData):
-            self._undecided += self.reader(event.stream).data(event)
+            reader = self._streams.get(event.stream.number) or self.reader(event.stream)
+            self._undecided += reader.data(event)
             if self._undecided > MAX_UNDECIDED:
                 self._decide_all()
         elif isinstance(event, StreamEnd):
@@ -68,8 +73,17 @@ class StreamTable:
             self.reader(event.stream).suspect(event)
         elif isinstance(event, Dropped):
             self.reader(event.stream).dropped(event)
+        elif isinstance(event, LeftOut):
+            self._in_no_stream(event.source, event.kind, event.packets, left_out=event.length)
         else:
             self._damage(event)
+
+    def own(self) -> None:
+        """Let go of the events' buffers, after those that were captured together."""
+        borrowers = self._scanners.borrowers
+        for reader in borrowers:
+            reader.own()
+        borrowers.clear()
 
     def take(self) -> FrameGroup:
         """What was read since the last call; it is removed here."""
@@ -87,6 +101,9 @@ class StreamTable:
             reader.end()
             self._end(reader.state, reader.counts)
         self._streams.clear()
+        for source, size in sorted(self.damaged.items()):
+            self._in_no_stream(source, "damaged", 0, quarantined=size)
+        self.damaged.clear()
 
     def reader(self, stream: Stream) -> StreamReader:
         """The reader of a stream, made on first use."""
@@ -111,6 +128,12 @@ class StreamTable:
         self.group.ended.append((state, counts))
         self.group.frames += 1
 
+    def _in_no_stream(self, source: str, kind: str, packets: int, **sums: int) -> None:
+        """The account of bytes of a capture that are in no stream."""
+        account = Account(**sums)
+        counts = Counts(packets=packets, captured=sum(sums.values()))
+        self._end(StreamState(shown(source), NO_STREAM + kind, account=account), counts)
+
     def _gap(self, event: Gap, state: StreamState) -> None:
         self.group.frames += 1
         self.group.gaps.append(
@@ -125,6 +148,8 @@ class StreamTable:
         )
 
     def _damage(self, event: Damage) -> None:
+        if event.length:
+            self.damaged[event.source] = self.damaged.get(event.source, 0) + event.length
         row = error_row(
             shown(event.source),
             "",

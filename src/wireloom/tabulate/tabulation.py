@@ -105,7 +105,6 @@ def _tabulate(
                 done = capture.progress.done
                 progress(capture.progress)
         yield from tabulator.close()
-        tabulator.totals.leave_out(capture.packets.left_out)
         if progress is not None:
             progress(capture.progress)
     finally:

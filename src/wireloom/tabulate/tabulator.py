@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from wireloom.arrow.arrays import from_rows
-from wireloom.captures import Damage, Event, StreamData, StreamEnd
+from wireloom.captures import Damage, Event, LeftOut, StreamData, StreamEnd
 from wireloom.errors import DecodeError
 from wireloom.kernel import load
 from wireloom.tabulate.accounting import Totals, balanced
@@ -88,11 +88,12 @@ class Tabulator:
             yield from self._next(event)
         if isinstance(event, Damage):
             self.totals.damaged += event.length
-        elif self._connections is not None:
+        elif self._connections is not None and not isinstance(event, LeftOut):
             state = self._streams.reader(event.stream).state
             if state.direction is None:
                 state.direction = self._connections.join(event.stream)
         self._streams.feed(event)
+        self._streams.own()
         if self._connections is not None and isinstance(event, StreamEnd):
             self._connections.leave(event.stream)
         if self._connections is None and self._streams.group.is_full(self._settings.batch_rows):
@@ -117,6 +118,7 @@ class Tabulator:
                 self.totals.damaged += event.length
             if streams.group.is_full(rows):
                 yield from self._decode()
+        streams.own()
 
     def flush(self) -> Batches:
         """Everything that is certain by now; streams stay open.
@@ -134,7 +136,7 @@ class Tabulator:
 
     @property
     def unfinished(self) -> dict[str, int]:
-        """The sums over the streams that are open, after `flush`.
+        """The sums over the streams that are open, and over what was damaged, after `flush`.
 
         ``waiting`` counts bytes that are in no row yet, but not those that were captured twice or
         are held behind a hole.
@@ -147,6 +149,7 @@ class Tabulator:
                 found[name] += getattr(account, name)
             told = account.decoded + account.quarantined + account.gap
             found["waiting"] += reader.counts.captured - told
+        found["quarantined"] += sum(self._streams.damaged.values())
         return found
 
     def close(self) -> Batches:
@@ -247,15 +250,16 @@ class Tabulator:
     def _small(self, group: FrameGroup, errors: list[dict[str, Any]]) -> Batches:
         """Errors, holes, and the accounts of streams that have ended."""
         settings = self._settings
-        for row in errors:
-            self.totals.fail(row)
+        self.totals.fail(errors)
         if errors and settings.mode == "failfast":
             raise _failure(errors[0])
         accounts = []
         for state, counts in group.ended:
-            row = balanced(state.source, state.name, state.format, state.account, counts)
-            self.totals.end(row, state.account.texts)
-            accounts.append(row)
+            account = state.account
+            accounts.append(balanced(state.source, state.name, state.format, account, counts))
+            if account.texts:
+                self.totals.end_texts(state.format, account.texts)
+        self.totals.end(accounts)
         if settings.mode == "permissive":
             yield from self._emit("errors", errors)
         yield from self._emit("gaps", group.gaps)

@@ -16,6 +16,6 @@ cdef class HeaderRules:
     cdef Py_ssize_t nrep_size(self, Py_ssize_t row, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
     cdef Py_ssize_t find(self, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
     cdef bint starts_blaze(self, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
-cdef Py_ssize_t find_byte(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end, unsigned int byte) noexcept nogil
+cdef Py_ssize_t find_masked(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end, unsigned int mask, unsigned int wanted) noexcept nogil
 cdef bint starts_magic(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end, unsigned int magic) noexcept nogil
 cdef Py_ssize_t find_magic(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end, unsigned int magic) noexcept nogil

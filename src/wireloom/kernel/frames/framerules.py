@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from wireloom.kernel import shim as cython
 from wireloom.kernel.frames.framecheck import BROKEN, FrameCheck
-from wireloom.kernel.primitives import be16, be32, le32, le64, u8
+from wireloom.kernel.primitives import be16, be32, find_byte, le32, le64, u8
 
-__all__ = ["HeaderRules", "find_byte"]
+__all__ = ["HeaderRules"]
 
 FORMAT_BLAZE = cython.declare(cython.int, 1)
 FORMAT_NREP = cython.declare(cython.int, 2)
@@ -224,13 +224,16 @@ class HeaderRules:
 
         A start of which only the first bytes are available counts too.
         """
+        wanted: cython.uint
         if self.format == FORMAT_TIBMSG:
             return find_magic(data, pos, end, _TIBMSG_MAGIC)
         if self.format == FORMAT_QFORM:
             return find_magic(data, pos, end, _QFORM_MAGIC_WORD)
         if self.format == FORMAT_BLAZE:
+            wanted = cython.cast(cython.uint, self.options << 2)
+            pos = find_masked(data, pos, end, 0xFC, wanted)
             while pos < end and not self.starts_blaze(data, pos, end):
-                pos += 1
+                pos = find_masked(data, pos + 1, end, 0xFC, wanted)
             return pos
         if self.format == FORMAT_NREP:
             while pos < end:
@@ -262,17 +265,18 @@ class HeaderRules:
         return (left < 3 or not u8(data, pos + 2, end)) and (left < 4 or not u8(data, pos + 3, end))
 
 
-def find_byte(data, pos, end, byte):
-    """The first `byte` in ``data[pos:end]``; `end` if there is none."""
-    pattern: cython.ulonglong = _EACH_BYTE * byte
+def find_masked(data, pos, end, mask, wanted):
+    """The first byte of ``data[pos:end]`` whose bits in `mask` are `wanted`; `end` if none is."""
+    masks: cython.ulonglong = _EACH_BYTE * mask
+    pattern: cython.ulonglong = _EACH_BYTE * wanted
     word: cython.ulonglong
     while end - pos >= 8:
-        word = le64(data, pos, end) ^ pattern
+        word = le64(data, pos, end) & masks ^ pattern
         # Nonzero if a byte is zero. Only a byte above a zero byte can be a false hit.
         if (word - _EACH_BYTE) & ~word & _TOP_BITS_OF_BYTES:
             break
         pos += 8
-    while pos < end and u8(data, pos, end) != byte:
+    while pos < end and u8(data, pos, end) & mask != wanted:
         pos += 1
     return pos
 

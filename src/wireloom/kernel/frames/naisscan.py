@@ -6,7 +6,6 @@ It is driven like `Scan`, and its marks are the false starts, the junk after the
 from __future__ import annotations
 
 from wireloom.kernel import shim as cython
-from wireloom.kernel.frames.framerules import find_byte
 from wireloom.kernel.frames.scan import (
     _FAR,
     RUN_DONE,
@@ -16,7 +15,7 @@ from wireloom.kernel.frames.scan import (
     RUN_WAIT,
     Frames,
 )
-from wireloom.kernel.primitives import u8
+from wireloom.kernel.primitives import find_byte, u8
 
 __all__ = ["NaisScan"]
 

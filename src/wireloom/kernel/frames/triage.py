@@ -7,9 +7,9 @@ every frame and every problem for it; here they are only counted, and no further
 from __future__ import annotations
 
 from wireloom.kernel import shim as cython
-from wireloom.kernel.frames.naisscan import TEXT, TEXT_LINE, NaisScan
+from wireloom.kernel.frames.naisscan import _SYNC_START, TEXT, TEXT_LINE, NaisScan
 from wireloom.kernel.frames.scan import CUT_FRAME, NO_FRAME, RUN_FULL, Frames, Scan
-from wireloom.kernel.primitives import u8
+from wireloom.kernel.primitives import find_byte, u8
 
 __all__ = ["Triage"]
 
@@ -111,10 +111,19 @@ class Triage:
         is_last: cython.bint
         is_done: cython.bint = False
         has_frames: cython.bint = False
+        stop: cython.Py_ssize_t = end // 2 + _HEADER
+        is_half: cython.bint = end >= 4 * _HEADER
         scan.start(0)
         while not is_done and 2 * other <= end:
             out.clear()
-            is_done = scan.scan(out, data, end, True) != RUN_FULL
+            if is_half:
+                # Most hold no frame: then there is no need to search the rest for one.
+                is_half = scan.scan(out, data, stop, False) == RUN_FULL
+                if scan.bad and 2 * (other + scan.searched - scan.pos) > end:
+                    has_frames = False
+                    break
+            else:
+                is_done = scan.scan(out, data, end, True) != RUN_FULL
             has_frames = has_frames or out.count > 0
             for index in range(out.mark_count):
                 size = out.mark_lengths[index]
@@ -128,16 +137,10 @@ class Triage:
 
     def occurs(self, line, data, end):
         """Whether there is a frame."""
-        out: Frames = self.out
-        is_done: cython.bint = False
-        found: cython.bint = False
-        line.start(0)
-        while not is_done and not found:
-            out.clear()
-            is_done = line.scan(out, data, end, True) != RUN_FULL
-            found = out.count > 0
-        line.start(0)
-        return found
+        pos: cython.Py_ssize_t = find_byte(data, 0, end, _SYNC_START)
+        while pos < end and line.frame_at(data, pos, end) == 0:
+            pos = find_byte(data, pos + 1, end, _SYNC_START)
+        return pos < end
 
     def reads(self, line, data, end):
         """Whether frames and printable text are half of the bytes."""

@@ -33,6 +33,7 @@ from wireloom.kernel.packets.tunnels import (
     ether_packet,
     hdlc_packet,
     is_ip_type,
+    is_padded,
     netfilter_packet,
     ppp_packet,
     pppoe_packet,
@@ -89,6 +90,7 @@ def link_packet(rows, flows, data, index):
     end: cython.Py_ssize_t = pos + rows.captured[index]
     wire_end: cython.Py_ssize_t = pos + rows.length[index]
     link: cython.int = rows.link[index]
+    has_padding: cython.bint
     kind: cython.uint
     if wire_end < end:
         wire_end = end
@@ -122,11 +124,12 @@ def link_packet(rows, flows, data, index):
     elif link == 104:
         return hdlc_packet(rows, flows, data, index, pos, end, wire_end, 0)
     elif link == 105:
-        return wireless_packet(rows, flows, data, index, pos, end, wire_end)
+        return wireless_packet(rows, flows, data, index, pos, end, wire_end, False)
     elif link == 127:
         # Radiotap: its own length says where the 802.11 frame begins.
+        has_padding = is_padded(data, pos, end)
         pos += le16(data, pos + 2, end)
-        return wireless_packet(rows, flows, data, index, pos, end, wire_end)
+        return wireless_packet(rows, flows, data, index, pos, end, wire_end, has_padding)
     elif link == 239:
         return netfilter_packet(rows, flows, data, index, pos, end, wire_end)
     else:

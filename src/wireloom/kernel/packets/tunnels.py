@@ -13,7 +13,7 @@ from wireloom.kernel.packets.packetrows import (
     PACKET_NOT_IP,
     PACKET_TUNNEL,
 )
-from wireloom.kernel.primitives import be16, be32, le16, room, u8
+from wireloom.kernel.primitives import be16, be32, le16, le32, room, u8
 from wireloom.kernel.shim import later
 
 __all__ = ["TUNNEL_GENEVE", "TUNNEL_GTP", "TUNNEL_VXLAN"]
@@ -269,7 +269,19 @@ def datagram_packet(rows, flows, data, index, pos, end, wire_end, level):
     return NO_TUNNEL
 
 
-def wireless_packet(rows, flows, data, index, pos, end, wire_end):
+def is_padded(data, pos, end):
+    """Whether the radiotap header at `pos` says that the 802.11 header is padded to four bytes."""
+    at: cython.Py_ssize_t = pos + 4
+    fields: cython.uint = le32(data, at, end)
+    while le32(data, at, end) >> 31:
+        at += 4  # another word of bits
+    at += 4
+    if fields & 1:
+        at = pos + (at - pos + 7 & ~7) + 8  # a time, aligned to its size
+    return fields & 2 and u8(data, at, end) & 0x20
+
+
+def wireless_packet(rows, flows, data, index, pos, end, wire_end, has_padding):
     """An IEEE 802.11 frame at `pos`: data that is not encrypted, in LLC with SNAP."""
     flags: cython.uint = be16(data, pos, end)
     size: cython.Py_ssize_t = 24
@@ -285,6 +297,8 @@ def wireless_packet(rows, flows, data, index, pos, end, wire_end):
         if u8(data, pos + size, end) & 0x80:
             return PACKET_TUNNEL  # several packets in one
         size += 6 if flags & 0x80 else 2
+    if has_padding:
+        size = size + 3 & ~3
     pos += size
     if be16(data, pos, end) != 0xAAAA or u8(data, pos + 2, end) != 3:
         return PACKET_NOT_IP
