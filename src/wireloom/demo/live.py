@@ -92,35 +92,40 @@ def run_live(folder: Path) -> tuple[Crossed, Report]:
     taps.mkdir()
     reports: list[Report] = []
 
-    def follow_taps() -> None:
-        settings = Settings(options={"blaze.model": str(schemas["model"]), "nrep.extensions": True})
-        how = StreamOptions(every_s=0.5)
+    def follow_taps(ports: dict[int, str]) -> None:
+        options = {"blaze.model": str(schemas["model"]), "nrep.extensions": True}
+        settings, how = Settings(ports=ports, options=options), StreamOptions(every_s=0.5)
         reports.append(follow([taps], folder / "lake", settings, following=how, stop=stop))
 
-    follower = Thread(target=follow_taps, name="pipeline")
-    follower.start()
-    try:
-        with ExitStack() as stack:
+    # The pipeline ends after the programs, whose files are whole then.
+    with ExitStack() as last, ExitStack() as programs:
 
-            def start(*words: str) -> dict[str, Any]:
-                return stack.enter_context(_program(*words))
+        def start(*words: str) -> dict[str, Any]:
+            return programs.enter_context(_program(*words))
 
-            tap = ("--tap", str(taps))
-            model, store = str(schemas["model"]), f"sqlite:///{folder / 'orders.db'}"
-            at = ("--listen", "127.0.0.1:0")
-            blaze = start("serve", "blaze", "--model", model, "--store", store, *at, *tap)
-            lines = ("--line", "board=tcp://127.0.0.1:0?board", "--line", "app=tcp://127.0.0.1:0")
-            nais = start("serve", "nais", *lines, "--route", "board-app", *tap)
-            board = f"tcp://{nais['lines']['board']}"
-            for name in ("hall", "roof"):
-                start("nais", "board", "--connect", board, "--name", name, "--event-every-s", "0.1")
-            found = ("--discovery", "127.0.0.1:0", "--state", str(folder / "identity"))
-            nrep = start("serve", "nrep", *at, *found, *tap)
-            crossed = asyncio.run(_traffic(blaze, nais, nrep, Path(model)))
-    finally:
-        stop.set()
-        follower.join()
+        tap = ("--tap", str(taps))
+        model, store = str(schemas["model"]), f"sqlite:///{folder / 'orders.db'}"
+        at = ("--listen", "127.0.0.1:0")
+        blaze = start("serve", "blaze", "--model", model, "--store", store, *at, *tap)
+        lines = ("--line", "board=tcp://127.0.0.1:0?board", "--line", "app=tcp://127.0.0.1:0")
+        nais = start("serve", "nais", *lines, "--route", "board-app", *tap)
+        found = ("--discovery", "127.0.0.1:0", "--state", str(folder / "identity"))
+        nrep = start("serve", "nrep", *at, *found, *tap)
+        ports = dict.fromkeys(map(_port, nais["lines"].values()), "nais")
+        ports |= {_port(blaze["listen"]): "blaze", _port(nrep["listen"]): "nrep"}
+        follower = Thread(target=follow_taps, args=(ports,), name="pipeline")
+        follower.start()
+        last.callback(follower.join)
+        last.callback(stop.set)
+        board = f"tcp://{nais['lines']['board']}"
+        for name in ("hall", "roof"):
+            start("nais", "board", "--connect", board, "--name", name, "--event-every-s", "0.1")
+        crossed = asyncio.run(_traffic(blaze, nais, nrep, Path(model)))
     return crossed, reports[0]
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2])
 
 
 async def _traffic(
