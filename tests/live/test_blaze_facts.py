@@ -6,6 +6,7 @@ program.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import signal
@@ -639,6 +640,37 @@ def test_a_subscription_that_cannot_be_is_refused(broker: str) -> None:
         for enctyp, nclsid, code in ((3, 302, 6), (4, 302, 6), (0, 302, 5), (2, 4242, 6)):
             words.subscribe(enctyp=enctyp, nclsid=nclsid)
             assert words.packet() == (9, (REFUSED | code, 1), None)
+
+
+def test_brokers_on_one_database_tell_everything_in_one_order(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    programs = [Program(tmp_path, postgres_url, "--window", "64", model=MODEL) for _ in range(2)]
+    with contextlib.ExitStack() as stack:
+        for program in programs:
+            stack.enter_context(program).wait_ready()
+        places = [program.address for program in programs]
+        writers = [stack.enter_context(Words.connect(place)) for place in places]
+        readers = [stack.enter_context(Words.connect(place)) for place in places]
+        assert len({words.connid for words in (*writers, *readers)}) == 4
+        for words in readers:
+            words.subscribed()
+            assert words.told(1) == [END]
+        for number in range(1, 61):
+            for at, words in enumerate(writers):
+                words.tx(INS, truck(at * 1000 + number))
+        for words in writers:
+            assert {words.packet().words[0] for _ in range(60)} == {OK}
+        told = [[(stamp_of(e), e.body) for e in map(Words.event, [r] * 120)] for r in readers]
+        assert told[0] == told[1] == sorted(told[0], key=lambda event: event[0])
+        assert len({stamp for stamp, _ in told[0]}) == 120
+        programs[0].kill()
+        assert writers[1].code(DEL, truck(7)) == 0
+        assert writers[1].code(UPD, truck(8, field(3, i32(8)))) == 0
+        # The other broker goes on where this one has stopped.
+        with Words.connect(places[1]) as words:
+            words.subscribed(since=told[0][-1][0])
+            assert words.told(3) == [(2, DEL), (2, INS), END]
 
 
 # -- dialects, and the end

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -10,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wireloom.cli._options import apply
+from wireloom.errors import ConnectionClosed
 from wireloom.view import escape
 
 if TYPE_CHECKING:
@@ -34,11 +38,16 @@ class Target:
     heartbeat: int
     tls: ssl.SSLContext | None
 
-    def client(self, model: Model | None, **options: Any) -> Client:
-        """A client of it, not connected yet."""
+    @asynccontextmanager
+    async def client(self, model: Model | None, **options: Any) -> AsyncIterator[Client]:
+        """A client that is connected to it.
+
+        Raises:
+            ClickException: it cannot be; with the broker's address.
+        """
         from wireloom.services.blaze import Client
 
-        return Client.connect(
+        client = Client.connect(
             self.host,
             self.port,
             model=model,
@@ -48,6 +57,30 @@ class Target:
             heartbeat=self.heartbeat,
             **options,
         )
+        with self.named():
+            await client.__aenter__()
+        async with AsyncExitStack() as stack:
+            stack.push_async_exit(client)
+            yield client
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """What goes wrong with the connection is said with the broker's address.
+
+        Raises:
+            ClickException: something did.
+        """
+        try:
+            yield
+        except (ConnectionClosed, OSError) as error:
+            told = _reason(error) if isinstance(error, OSError) else str(error)
+            raise click.ClickException(escape(f"{self.host}:{self.port}: {told}")) from error
+
+
+def _reason(error: OSError) -> str:
+    """Why there is no connection: asyncio says it in its own words, and of all addresses."""
+    numbers = {int(number) for number in re.findall(r"\[Errno (\d+)\] Connect call", str(error))}
+    return ", ".join(map(os.strerror, sorted(numbers))) or error.strerror or str(error)
 
 
 def host_port(text: str, option: str) -> tuple[str, int]:
