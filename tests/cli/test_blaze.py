@@ -285,6 +285,11 @@ def test_tls(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert run(*words, "--ca", cert, "--cert", cert, "--key", key).stdout
         assert "warning: nobody checks" in run(*words, "--insecure").stderr
         assert "certificate verify failed" in run(*words, "--tls", code=1).stderr
+        wrong = run(*words, "--ca", "fleet.blz", code=1).stderr
+        assert wrong.startswith("Error: fleet.blz: ")
+        wrong = run(*words, "--ca", cert, "--cert", cert, "--key", "fleet.blz", code=1).stderr
+        assert wrong.startswith(f"Error: {cert}: the certificate and its key cannot be used")
+        assert "a broker with TLS" in run(*words, "--timeout", "5", code=1).stderr
         assert "exclude each other" in run(*words, "--ca", cert, "--insecure", code=2).stderr
 
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -170,16 +171,12 @@ def _context(values: dict[str, Any]) -> ssl.SSLContext | None:
         return None
     if ca and insecure:
         raise click.UsageError("--ca and --insecure exclude each other")
-    import ssl
+    from wireloom.services._shell.tls import client_context
 
-    context = ssl.create_default_context(cafile=ca)
     if insecure:
         click.echo("warning: nobody checks who the broker is (--insecure)", err=True)
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if cert:
-        context.load_cert_chain(cert, key)
-    return context
+    files = (None if file is None else Path(file) for file in (ca, cert, key))
+    return client_context(*files, is_verified=not insecure)
 
 
 def class_of(model: Model, name: str) -> NClass:
