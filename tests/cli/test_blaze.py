@@ -78,8 +78,15 @@ def test_many_transactions_from_json_lines(run: Run, broker: Broker, here: list[
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["ok"] for row in rows] == [True] * 5 + [False]
     assert rows[-1]["code"] == "APPLICATION_ERROR"
+    assert [row["key"] for row in rows] == [[1], [2], [3], [4], [5], [1]]
     run("blaze", "tx", "upd", "TRUCK", *here, stdin='[{"truck_id": 1, "name": "a"},\n{}]')
     assert stored(broker)[1] == {"truck_id": 1, "name": "a"}
+
+
+def test_a_class_is_reset_without_an_object(run: Run, here: list[str]) -> None:
+    assert run("blaze", "tx", "rst", "TRUCK", *here, stdin="").stdout == "RST TRUCK: ok\n"
+    done = run("blaze", "tx", "rst", "TRUCK", "truck_id=3", *here)
+    assert done.stdout == "RST TRUCK 3: ok\n"
 
 
 @pytest.mark.parametrize(
@@ -87,11 +94,12 @@ def test_many_transactions_from_json_lines(run: Run, broker: Broker, here: list[
     [
         (["ins", "CAR", "x=1"], None, 2, "it has POINT, TRUCK, PING"),
         (["add", "TRUCK", "x=1"], None, 2, "Invalid value"),
-        (["ins", "TRUCK", "truck_id"], None, 1, "is not FIELD=VALUE"),
-        (["ins", "TRUCK", "truck_id=x"], None, 1, "'x' is not a value of type uint_32"),
-        (["ins", "TRUCK", "truck_id=-1"], None, 1, "-1 is not a value of type uint_32"),
-        (["ins", "TRUCK", "temps[4]=1"], None, 1, "no such field (in temps[4])"),
-        (["ins", "TRUCK", "truck_id=1", "truck_id=2"], None, 1, "given twice"),
+        (["ins", "TRUCK", "truck_id"], None, 2, "is not FIELD=VALUE"),
+        (["ins", "TRUCK", "nope=1"], None, 2, "no such field (in nope)"),
+        (["ins", "TRUCK", "truck_id=x"], None, 2, "'x' is not a value of type uint_32"),
+        (["ins", "TRUCK", "truck_id=-1"], None, 2, "type uint_32 (in truck_id)"),
+        (["ins", "TRUCK", "temps[4]=1"], None, 2, "4 elements, from 0 (in temps[4])"),
+        (["ins", "TRUCK", "truck_id=1", "truck_id=2"], None, 2, "given twice"),
         (["ins", "TRUCK"], "{", 1, "not JSON"),
         (["ins", "TRUCK"], '{"truck_id":1}\n{', 1, "line 2 is not JSON"),
         (["ins", "TRUCK"], "[3]", 1, "object 1 is no JSON object"),
@@ -107,11 +115,18 @@ def test_what_is_wrong_is_said(
     assert told in done.stderr
 
 
-def test_nobody_there(run: Run, tmp_path: Path) -> None:
+def test_nobody_there(run: Run, side: str, tmp_path: Path) -> None:
     model = tmp_path / "fleet.blz"
     model.write_text(FLEET)
+    refused = "Error: 127.0.0.1:1: Connection refused\n"
     here = ["--model", model, "--at", "127.0.0.1:1"]
-    assert "127.0.0.1" in run("blaze", "tx", "ins", "TRUCK", "truck_id=1", *here, code=1).stderr
+    assert run("blaze", "tx", "ins", "TRUCK", "truck_id=1", *here, code=1).stderr == refused
+    assert run("blaze", "sub", "TRUCK", *here, code=1).stderr == refused
+    here[-1] = "[::1]:1"
+    assert "Error: ::1:1: " in run("blaze", "sub", "TRUCK", *here, code=1).stderr
+    here[-1] = side  # it answers, but not in Blaze
+    told = run("blaze", "sub", "TRUCK", *here, "--timeout", "5", code=1).stderr
+    assert told.startswith(f"Error: {side}: ")
     for address in ("127.0.0.1", ":1", "x:y", "x:0", "x:70000"):
         done = run("blaze", "sub", "TRUCK", "--model", model, "--at", address, code=2)
         assert "is not HOST:PORT" in done.stderr
@@ -214,6 +229,24 @@ def test_a_csv_file_is_loaded_and_what_is_not_taken_is_written_down(
     assert stored(broker)[3] == {"truck_id": 3, "name": "again"}
 
 
+def test_a_file_that_cannot_be_read_says_where(
+    run: Run, broker: Broker, here: list[str], tmp_path: Path
+) -> None:
+    Path("latin.csv").write_bytes(b"truck_id,name\n1,\xe4\n2,\xc3\xa4\n")
+    done = run("blaze", "load", "latin.csv", "TRUCK", *here, code=1)
+    assert "1 of 2 rows loaded" in done.stderr
+    assert "1 row was rejected: latin.csv.rejects.jsonl" in done.stderr
+    (reject,) = Path("latin.csv.rejects.jsonl").read_text().splitlines()
+    assert json.loads(reject)["reason"] == "not UTF-8 (in name)"
+    assert stored(broker) == {2: {"truck_id": 2, "name": "ä"}}
+    Path("long.csv").write_text(f"truck_id,name\n1,a\n2,{'x' * 200_000}\n")
+    done = run("blaze", "load", "long.csv", "TRUCK", *here, code=1)
+    assert "Error: long.csv:3: field larger" in done.stderr
+    Path("no.parquet").write_bytes(b"truck_id")
+    done = run("blaze", "load", "no.parquet", "TRUCK", *here, code=1)
+    assert "Error: no.parquet: it is no Parquet file" in done.stderr
+
+
 def test_a_parquet_file_is_loaded(
     run: Run, broker: Broker, here: list[str], tmp_path: Path
 ) -> None:
@@ -252,6 +285,11 @@ def test_tls(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert run(*words, "--ca", cert, "--cert", cert, "--key", key).stdout
         assert "warning: nobody checks" in run(*words, "--insecure").stderr
         assert "certificate verify failed" in run(*words, "--tls", code=1).stderr
+        wrong = run(*words, "--ca", "fleet.blz", code=1).stderr
+        assert wrong.startswith("Error: fleet.blz: ")
+        wrong = run(*words, "--ca", cert, "--cert", cert, "--key", "fleet.blz", code=1).stderr
+        assert wrong.startswith(f"Error: {cert}: the certificate and its key cannot be used")
+        assert "a broker with TLS" in run(*words, "--timeout", "5", code=1).stderr
         assert "exclude each other" in run(*words, "--ca", cert, "--insecure", code=2).stderr
 
 
@@ -295,4 +333,7 @@ def test_the_status_of_a_broker(run: Run, side: str) -> None:
     assert "not JSON" in run("blaze", "status", f"{side}/odd", code=1).stderr
     assert "not a status" in run("blaze", "status", f"{side}/list", code=1).stderr
     assert "refused" in run("blaze", "status", "127.0.0.1:1", code=1).stderr
+    with broker_in_a_thread() as broker:
+        done = run("blaze", "status", f"127.0.0.1:{broker.port}", code=1)
+        assert "no HTTP server" in done.stderr
     assert "not http" in run("blaze", "status", "ftp://x", code=2).stderr

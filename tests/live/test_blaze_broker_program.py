@@ -196,6 +196,9 @@ def test_a_config_is_checked_with_line_numbers_and_the_command_line_wins(tmp_pat
     check = ["serve", "blaze", "--config", str(config), "--check-config"]
     found = CliRunner().invoke(wireloom, check)
     assert (found.exit_code, found.output) == (0, f"{config}: it is well formed\n")
+    config.with_name("old.toml").write_text(f'{model}\nstore = "sqlite://"\ndialect = 2017\n')
+    old = [*check[:3], str(config.with_name("old.toml")), check[-1]]
+    assert CliRunner().invoke(wireloom, old).exit_code == 0  # as a number, too
     for text, message in (
         ("[subscriptions]\nwindow = -1\n", "bad.toml:2: "),
         (
@@ -206,8 +209,8 @@ def test_a_config_is_checked_with_line_numbers_and_the_command_line_wins(tmp_pat
         ("[subscription]\nwindow = 1\n", "did you mean subscriptions?"),
         (f'{model}\nstore = "s"\n\n[subscriptions]\nwindow = 0\n', "bad.toml:4: window and"),
         (f'{model}\nstore = "mysql://x"\n', "bad.toml:2: a store is sqlite:// or"),
-        (f'{model}\nstore = "sqlite://"\n[tls]\ncert = "none.pem"\n', "none.pem"),
-        ('model = "none.blz"\nstore = "sqlite://"\n', "none.blz"),
+        (f'{model}\nstore = "sqlite://"\n[tls]\ncert = "none.pem"\n', "bad.toml:3: none.pem"),
+        ('store = "sqlite://"\nmodel = "none.blz"\n', "bad.toml:2: none.blz"),
     ):
         config.with_name("bad.toml").write_text(text)
         bad = ["serve", "blaze", "--config", str(tmp_path / "bad.toml"), "--check-config"]
@@ -241,6 +244,10 @@ def test_what_cannot_be_served_is_said_in_one_line(tmp_path: Path) -> None:
     model = ["--model", str(tmp_path / "fleet.blz")]
     for options, message in (
         ([*model, "--store", "mongodb://x"], "mongodb"),
+        (
+            [*model, "--store", "postgresql://me:secret@127.0.0.1:1/x", "--listen", "127.0.0.1:0"],
+            "\nError: postgresql://me:***@127.0.0.1:1/x: connection failed: ",
+        ),
         (["--model", str(tmp_path / "none.blz"), "--store", "sqlite://"], "none.blz"),
         ([*model, "--store", "sqlite://", "--handlers", "no_such_module"], "no_such_module"),
     ):

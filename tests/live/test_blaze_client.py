@@ -430,6 +430,28 @@ def test_an_error_inside_leaves_at_once() -> None:
         on_broker(test)
 
 
+def test_what_is_no_object_cannot_be_sent() -> None:
+    async def test(broker: Broker, client: Client) -> None:
+        for wrong, name in (({"truck_id": 1}, "dict"), ("x", "str"), (TRUCK, "TRUCK")):
+            with pytest.raises(TypeError, match=f"is needed, not {name}"):
+                await client.insert(wrong)
+        with pytest.raises(TypeError, match="is needed, not dict"):
+            await client.insert_many([TRUCK(truck_id=1), {"truck_id": 2}])  # type: ignore[list-item]
+
+    on_broker(test)
+
+
+def test_a_client_that_was_not_entered_says_so_at_once() -> None:
+    async def run() -> None:
+        client = Client.connect("127.0.0.1", 1, model=MODEL)
+        with pytest.raises(StateError, match="async with"):
+            await client.insert(TRUCK(truck_id=1))
+        with pytest.raises(StateError, match="async with"):
+            await client.subscribe(TRUCK).start()
+
+    asyncio.run(run())
+
+
 def test_options_that_make_no_sense() -> None:
     with pytest.raises(OptionError, match="heartbeat"):
         Client.connect("x", 1, heartbeat=256)

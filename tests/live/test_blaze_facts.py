@@ -6,7 +6,9 @@ program.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import json
 import signal
 import struct
 import time
@@ -223,6 +225,47 @@ def test_what_cannot_be_a_packet_ends_its_own_connection_alone(broker: str) -> N
             assert until_closed(none) < 10
         good.put(1, 0, good.connid)
         assert good.packet().type == 2
+
+
+def test_a_request_may_be_in_one_segment_with_the_end_of_its_connection(tmp_path: Path) -> None:
+    garbage = b"\xff" * 8
+    with start(tmp_path, "--limits-max-connections", "1") as program:
+        subscribe = struct.pack(">3I", 0x05480000, 0x13110000, 2 << 28 | 302)
+        with Words.connect(program.address) as words:
+            words.send(subscribe + struct.pack(">2I", words.connid, 1) + garbage)
+            assert words.disconnected() == 1
+        with Words.connect(program.address) as words:
+            goodbye = struct.pack(">3I", 0x04C50000, 7 << 28, words.connid)
+            words.send(subscribe + struct.pack(">2I", words.connid, 1) + goodbye)
+            assert words.is_closed()
+        with Words.connect(program.address) as words:
+            connid = words.connid
+            head = (0x06460000, 4 << 28 | INS << 25, 1, 1, connid, 1, 46, 2 << 28 | 302, connid)
+            words.send(struct.pack(">9I", *head) + truck(1) + garbage)
+            # It may be carried out, so there is no answer that says it is not.
+            assert words.disconnected() == 1
+        with Words.connect(program.address), Words(program.address) as second:
+            second.send(struct.pack(">2I", 0x04830000, 0) + garbage)
+            assert second.disconnected() == 8
+        assert program.terminate() == 0
+        assert '"level": "error"' not in program.log.read_text()
+
+
+def test_the_log_says_where_a_request_cannot_be_read(tmp_path: Path) -> None:
+    with start(tmp_path) as program, Words.connect(program.address) as words:
+        assert words.code(INS, truck(1, field(6, array(field(1, nclass(field(9, b""))))))) == 5
+        words.subscribe(rqstid=7, nclsid=4242)
+        assert words.packet().type == 9
+        for _ in range(100):
+            assert words.code(7, truck(1)) == 5
+        assert program.terminate() == 0
+        lines = [json.loads(line) for line in program.log.read_text().splitlines()]
+    said = [line for line in lines if line["event"] == "rejected"]
+    assert said[0]["id"] == [1, 1, words.connid, 1]
+    assert said[0]["code"] == "REQUEST_MALFORMED"
+    assert said[0]["detail"] == "body: class POINT has no field 9 (at byte 22 in stops[1])"
+    assert (said[1]["packet"], said[1]["id"]) == ("SBSREQ", 7)
+    assert 10 < len(said) < 50  # a flood of them does not fill the disk
 
 
 # -- transactions
@@ -597,6 +640,37 @@ def test_a_subscription_that_cannot_be_is_refused(broker: str) -> None:
         for enctyp, nclsid, code in ((3, 302, 6), (4, 302, 6), (0, 302, 5), (2, 4242, 6)):
             words.subscribe(enctyp=enctyp, nclsid=nclsid)
             assert words.packet() == (9, (REFUSED | code, 1), None)
+
+
+def test_brokers_on_one_database_tell_everything_in_one_order(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    programs = [Program(tmp_path, postgres_url, "--window", "64", model=MODEL) for _ in range(2)]
+    with contextlib.ExitStack() as stack:
+        for program in programs:
+            stack.enter_context(program).wait_ready()
+        places = [program.address for program in programs]
+        writers = [stack.enter_context(Words.connect(place)) for place in places]
+        readers = [stack.enter_context(Words.connect(place)) for place in places]
+        assert len({words.connid for words in (*writers, *readers)}) == 4
+        for words in readers:
+            words.subscribed()
+            assert words.told(1) == [END]
+        for number in range(1, 61):
+            for at, words in enumerate(writers):
+                words.tx(INS, truck(at * 1000 + number))
+        for words in writers:
+            assert {words.packet().words[0] for _ in range(60)} == {OK}
+        told = [[(stamp_of(e), e.body) for e in map(Words.event, [r] * 120)] for r in readers]
+        assert told[0] == told[1] == sorted(told[0], key=lambda event: event[0])
+        assert len({stamp for stamp, _ in told[0]}) == 120
+        programs[0].kill()
+        assert writers[1].code(DEL, truck(7)) == 0
+        assert writers[1].code(UPD, truck(8, field(3, i32(8)))) == 0
+        # The other broker goes on where this one has stopped.
+        with Words.connect(places[1]) as words:
+            words.subscribed(since=told[0][-1][0])
+            assert words.told(3) == [(2, DEL), (2, INS), END]
 
 
 # -- dialects, and the end

@@ -339,7 +339,7 @@ def test_refusals_and_stops_say_why() -> None:
         with pytest.raises(SubscriptionRefused, match="UNAUTHORIZED"):
             await anext(client.subscribe(PING))
         first = await client.subscribe(TRUCK).start()
-        with pytest.raises(SubscriptionRefused, match="SBS_ALREADY_STARTED"):
+        with pytest.raises(SubscriptionRefused, match=r"SBS_ALREADY_STARTED.*closed first"):
             await client.subscribe(TRUCK).start()
         client.model = None
         with pytest.raises(SubscriptionRefused, match="REQUEST_UNSUPPORTED"):
@@ -424,6 +424,33 @@ def test_past_is_over_when_only_its_stop_was_lost() -> None:
         await until(lambda: client.counts["lost"] == 1)
         broker.change(Action.INS, truck(2))
         assert [event.is_download_end async for event in events] == [True]
+
+    on_broker(test)
+
+
+def test_options_have_names_and_wrong_ones_are_refused_at_once() -> None:
+    async def test(broker: Broker, client: Client) -> None:
+        wrong: dict[str, Any]
+        for wrong in (
+            {"mode": "PST"},
+            {"mode": 7},
+            {"mode": 0},
+            {"flow": "NONE"},
+            {"kind": ""},
+        ):
+            with pytest.raises(OptionError, match="is not one of"):
+                client.subscribe(TRUCK, **wrong)
+        for resume in (5, (1,), (1, -1), (1 << 32, 0), "1,0"):
+            with pytest.raises(OptionError, match="is not the position"):
+                client.subscribe(TRUCK, resume=resume)  # type: ignore[call-overload]
+        with pytest.raises(TypeError, match="no class"):
+            client.subscribe(TRUCK(truck_id=1))
+        with pytest.raises(TypeError, match="no class"):
+            client.subscribe(int)  # type: ignore[type-var]
+        past = client.subscribe(TRUCK, mode="past", flow="LAST", kind="snapshot")
+        assert [event.is_download_end for event in await take(past, 1)] == [True]
+        with pytest.raises(StopAsyncIteration):
+            await anext(past)
 
     on_broker(test)
 

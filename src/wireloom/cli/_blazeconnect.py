@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from wireloom.cli._options import apply
+from wireloom.errors import ConnectionClosed
 from wireloom.view import escape
 
 if TYPE_CHECKING:
@@ -34,11 +39,16 @@ class Target:
     heartbeat: int
     tls: ssl.SSLContext | None
 
-    def client(self, model: Model | None, **options: Any) -> Client:
-        """A client of it, not connected yet."""
+    @asynccontextmanager
+    async def client(self, model: Model | None, **options: Any) -> AsyncIterator[Client]:
+        """A client that is connected to it.
+
+        Raises:
+            ClickException: it cannot be; with the broker's address.
+        """
         from wireloom.services.blaze import Client
 
-        return Client.connect(
+        client = Client.connect(
             self.host,
             self.port,
             model=model,
@@ -48,6 +58,30 @@ class Target:
             heartbeat=self.heartbeat,
             **options,
         )
+        with self.named():
+            await client.__aenter__()
+        async with AsyncExitStack() as stack:
+            stack.push_async_exit(client)
+            yield client
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """What goes wrong with the connection is said with the broker's address.
+
+        Raises:
+            ClickException: something did.
+        """
+        try:
+            yield
+        except (ConnectionClosed, OSError) as error:
+            told = _reason(error) if isinstance(error, OSError) else str(error)
+            raise click.ClickException(escape(f"{self.host}:{self.port}: {told}")) from error
+
+
+def _reason(error: OSError) -> str:
+    """Why there is no connection: asyncio says it in its own words, and of all addresses."""
+    numbers = {int(number) for number in re.findall(r"\[Errno (\d+)\] Connect call", str(error))}
+    return ", ".join(map(os.strerror, sorted(numbers))) or error.strerror or str(error)
 
 
 def host_port(text: str, option: str) -> tuple[str, int]:
@@ -137,16 +171,12 @@ def _context(values: dict[str, Any]) -> ssl.SSLContext | None:
         return None
     if ca and insecure:
         raise click.UsageError("--ca and --insecure exclude each other")
-    import ssl
+    from wireloom.services._shell.tls import client_context
 
-    context = ssl.create_default_context(cafile=ca)
     if insecure:
         click.echo("warning: nobody checks who the broker is (--insecure)", err=True)
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if cert:
-        context.load_cert_chain(cert, key)
-    return context
+    files = (None if file is None else Path(file) for file in (ca, cert, key))
+    return client_context(*files, is_verified=not insecure)
 
 
 def class_of(model: Model, name: str) -> NClass:

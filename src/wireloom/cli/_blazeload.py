@@ -17,7 +17,7 @@ from wireloom.cli._blazevalues import Columns
 from wireloom.cli._flat import json_line
 from wireloom.cli._output import text_output
 from wireloom.cli._progress import byte_bar
-from wireloom.errors import EncodeError
+from wireloom.errors import EncodeError, SourceError
 
 if TYPE_CHECKING:
     from wireloom.cli._blazeconnect import Target
@@ -49,16 +49,18 @@ class Loaded:
 
 
 def _csv(path: str, done: Callable[[int], None]) -> Iterator[Any]:
-    with open(path, encoding="utf-8-sig", newline="") as file:
-        lines = _counted(file, done)
-        reader = csv.reader(lines)
-        header = next(reader, [])
-        yield header
-        for number, cells in enumerate(reader, 1):
-            if len(cells) > len(header):
-                yield number, {"": cells}
-            elif cells:
-                yield number, dict(zip(header, cells, strict=False))
+    with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        reader = csv.reader(_counted(file, done))
+        try:
+            header = next(reader, [])
+            yield header
+            for number, cells in enumerate(reader, 1):
+                if len(cells) > len(header):
+                    yield number, {"": cells}
+                elif cells:
+                    yield number, dict(zip(header, cells, strict=False))
+        except csv.Error as error:
+            raise SourceError(str(error), file=path, line=reader.line_num) from error
 
 
 def _counted(file: IO[str], done: Callable[[int], None]) -> Iterator[str]:
@@ -70,9 +72,14 @@ def _counted(file: IO[str], done: Callable[[int], None]) -> Iterator[str]:
 
 
 def _parquet(path: str, done: Callable[[int], None]) -> Iterator[Any]:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as file:
+    try:
+        opened = pq.ParquetFile(path)
+    except pa.ArrowInvalid as error:
+        raise SourceError(f"it is no Parquet file: {error}", file=path) from error
+    with opened as file:
         yield list(file.schema_arrow.names)
         size, total, number = os.path.getsize(path), file.metadata.num_rows or 1, 0
         for batch in file.iter_batches(batch_size=_AT_ONCE):
@@ -80,6 +87,15 @@ def _parquet(path: str, done: Callable[[int], None]) -> Iterator[Any]:
                 number += 1
                 yield number, row
             done(size * number // total)
+
+
+def _is_unicode(text: str) -> bool:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return False
+    return True
 
 
 class _Rejects:
@@ -134,6 +150,9 @@ class _Load:
 
         if "" in row:
             raise EncodeError("more cells than columns")
+        for name, cell in row.items():
+            if isinstance(cell, str) and not _is_unicode(cell):
+                raise EncodeError("not UTF-8", path=name)
         return new_value(self.layout.model, self.layout.nclass, columns.values(row))
 
     async def _transact(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
@@ -40,6 +41,9 @@ def fetch(url: str, seconds: float) -> dict[str, Any]:
         error.close()
         told = f"{target}: {error.code} {error.reason}"
         raise click.ClickException(escape(told)) from None
+    except HTTPException:
+        told = "what answers is no HTTP server; a broker's side port is in its ready line"
+        raise click.ClickException(f"{escape(target)}: {told}") from None
     except (URLError, TimeoutError, OSError) as error:
         reason = getattr(error, "reason", error)
         raise click.ClickException(f"{escape(target)}: {escape(str(reason))}") from None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from wireloom.formats.blaze.nclass import ClassLayout, NClassValue
     from wireloom.services.blaze import Result
 
-__all__ = ["ACTIONS", "objects_in", "transact"]
+__all__ = ["ACTIONS", "objects_in", "transact", "value_of", "values_of"]
 
 ACTIONS = {"ins": "INS", "upd": "UPD", "dlt": "DLT", "del": "DEL", "rst": "RST"}
 _AT_ONCE = 4096
@@ -50,16 +50,30 @@ def objects_in(text: Iterable[str]) -> Iterator[Any]:
                 raise EncodeError(f"line {number} is not JSON: {error}") from None
 
 
-def _values(layout: ClassLayout, given: Iterable[Any], is_delta: bool) -> Iterator[NClassValue]:
+def value_of(layout: ClassLayout, values: dict[str, Any], action: str) -> NClassValue:
+    """The object of a transaction.
+
+    Raises:
+        EncodeError: there is no such field, or a value does not fit it.
+    """
     from wireloom.formats.blaze.codes import Encoding
     from wireloom.formats.blaze.nclass import new_value
 
-    encoding = Encoding.INDEXDELTA if is_delta else Encoding.INDEXNOTZERO
+    encoding = Encoding.INDEXDELTA if action == "dlt" else Encoding.INDEXNOTZERO
+    return new_value(layout.model, layout.nclass, values, encoding)
+
+
+def values_of(layout: ClassLayout, given: Iterable[Any], action: str) -> Iterator[NClassValue]:
+    """The objects of transactions; an error names which one it is.
+
+    Raises:
+        EncodeError: one is no object of the class.
+    """
     for number, values in enumerate(given, 1):
         if not isinstance(values, dict):
             raise EncodeError(f"object {number} is no JSON object")
         try:
-            yield new_value(layout.model, layout.nclass, values, encoding)
+            yield value_of(layout, values, action)
         except EncodeError as error:
             error.within(f"object {number}")
             raise
@@ -69,7 +83,7 @@ def transact(
     target: Target,
     layout: ClassLayout,
     action: str,
-    given: Iterable[Any],
+    values: Iterable[NClassValue],
     *,
     wants_result: bool,
     is_json: bool,
@@ -79,14 +93,12 @@ def transact(
 
     from wireloom.formats.blaze.codes import Action, Encoding
 
-    is_delta = action == "DLT"
-    encoding = Encoding.INDEXDELTA if is_delta else Encoding.INDEXNOTZERO
-    values = _values(layout, given, is_delta)
+    encoding = Encoding.INDEXDELTA if action == "DLT" else Encoding.INDEXNOTZERO
 
     async def run() -> int:
-        failed = 0
+        failed, waiting = 0, iter(values)
         async with target.client(layout.model, reconnect=None) as client:
-            while chunk := list(islice(values, _AT_ONCE)):
+            while chunk := list(islice(waiting, _AT_ONCE)):
                 results = await client.transact_many(
                     Action[action], chunk, encoding=encoding, wants_result=wants_result
                 )
@@ -112,10 +124,13 @@ def outcome(result: Result) -> str:
 
 def _show(action: str, value: NClassValue, result: Result, is_json: bool) -> None:
     image = result.value
+    is_whole_class = action == "RST" and not value.to_values()
+    key = None if is_whole_class else value.key()
     if is_json:
         row: dict[str, Any] = {
             "action": action,
             "class": value.nclass.name,
+            "key": list(key) if key else None,
             "ok": result.is_ok,
             "code": getattr(result.code, "name", result.code) if not result.is_ok else None,
             "known": result.is_known,
@@ -124,7 +139,6 @@ def _show(action: str, value: NClassValue, result: Result, is_json: bool) -> Non
             row["result"] = image.to_values()
         click.echo(json_line({k: v for k, v in row.items() if v is not None}))
         return
-    key = value.key()
     shown = f" {', '.join(map(str, key))}" if key else ""
     line = f"{action} {value.nclass.name}{shown}: {outcome(result)}"
     stream = sys.stdout if result.is_ok else sys.stderr

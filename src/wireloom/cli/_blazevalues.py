@@ -59,8 +59,10 @@ def _dotted(layout: ClassLayout | None, name: str) -> Path | None:
             return None
         slot = layout.by_name[match[1]]
         index = int(match[2][1:-1]) if match[2] else None
-        if index is not None and not (slot.is_array and index < slot.decl.count):
+        if index is not None and not slot.is_array:
             return None
+        if index is not None and index >= slot.decl.count:
+            raise EncodeError(f"the array has {slot.decl.count} elements, from 0", path=name)
         steps.append((slot, index))
         layout = slot.layout if index is not None or not slot.is_array else None
         at = match.end()

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import click
 
 from wireloom.cli._blazeconnect import Target, broker_options, class_of, model_option
 from wireloom.cli._help import Group, examples
 from wireloom.cli._options import OutputOptions, force_option, limit_option, output_options
+from wireloom.errors import EncodeError
 from wireloom.view import escape
 
 if TYPE_CHECKING:
-    from wireloom.formats.blaze.nclass import ClassLayout
+    from wireloom.formats.blaze.nclass import ClassLayout, NClassValue
 
 __all__ = ["command"]
 
@@ -73,16 +75,25 @@ def tx(
 
     FIELD may go into objects and arrays: home.x, temps[0], stops[1].label; a whole array or object
     is given as JSON. Without fields, JSON objects are read from stdin, one per line: as many
-    transactions as there are lines, many at a time. With dlt only the given fields are changed.
-    The exit status is 1 when one of them was refused.
+    transactions as there are lines, many at a time. With dlt only the given fields are changed;
+    rst without fields resets the class. The exit status is 1 when one of them was refused.
     """
-    from wireloom.cli._blazetx import ACTIONS, objects_in, transact
+    from wireloom.cli._blazetx import ACTIONS, objects_in, transact, value_of, values_of
     from wireloom.cli._blazevalues import from_pairs
 
     layout = _layout(model, paths, nclass)
-    given: Any = [from_pairs(layout, fields)] if fields else objects_in(sys.stdin)
+    values: Iterable[NClassValue]
+    if fields or action == "rst":
+        try:
+            values = [value_of(layout, from_pairs(layout, fields), action)]
+        except EncodeError as error:
+            raise click.UsageError(escape(str(error))) from error
+    else:
+        if sys.stdin.isatty():
+            click.echo("reading JSON objects, one a line", err=True)
+        values = values_of(layout, objects_in(sys.stdin), action)
     failed = transact(
-        target, layout, ACTIONS[action], given, wants_result=wants_result, is_json=is_json
+        target, layout, ACTIONS[action], values, wants_result=wants_result, is_json=is_json
     )
     if failed:
         raise click.exceptions.Exit(1)
@@ -225,7 +236,8 @@ def load(
         told += f", {totals.updated} of them updates"
     click.echo(f"{told}; {seconds:.1f} s, {totals.loaded / seconds:.0f} a second", err=True)
     if totals.rejects is not None:
-        told = f"{totals.rejected} rows were rejected"
+        told = "1 row was" if totals.rejected == 1 else f"{totals.rejected} rows were"
+        told += " rejected"
         if totals.unknown:
             told += f", {totals.unknown} were lost on the way and may or may not be there"
         click.echo(f"{told}: {escape(totals.rejects)}", err=True)
@@ -313,9 +325,10 @@ def replay(
         click.echo(f"{others} streams are no Blaze connections with their start", err=True)
     if not recordings:
         raise click.ClickException(f"{escape(source)}: no Blaze connection to replay")
-    report = asyncio.run(
-        run(recordings, target.host, target.port, speed=speed, wait=wait, tls=target.tls)
-    )
+    with target.named():
+        report = asyncio.run(
+            run(recordings, target.host, target.port, speed=speed, wait=wait, tls=target.tls)
+        )
     show_report(report, show, is_json)
     if not report.is_equal:
         raise click.exceptions.Exit(1)

@@ -45,6 +45,7 @@ from wireloom.formats.blaze.session import (
     ConnectionRequested,
     DownloadEnded,
     ObjectReceived,
+    RequestRejected,
     ServerSession,
     ServerSettings,
     ServerSubscription,
@@ -205,34 +206,61 @@ def test_ids_of_transactions_are_checked() -> None:
         connected()
         >> request(cnid=8).encode()
         << response(200, cnid=8)
+        << RequestRejected("TXRQST", (0, 0, 8, 1), BlazeCode.INVALID_TRANSACTION_ID)
         >> request().encode()
         << TransactionRequested
         >> request().encode()
         << response(202)
+        << RequestRejected
         >> (lambda session, now: session.respond((0, 0, 7, 1), now))
         << ok
         >> request().encode()
         << response(201)
+        << RequestRejected
     )
     zero = bytearray(request().encode())
     zero[20:24] = bytes(4)
     answer = bytearray(response(200))
     answer[20:24] = bytes(4)
-    assert connected() >> bytes(zero) << bytes(answer)
+    assert connected() >> bytes(zero) << bytes(answer) << RequestRejected
 
 
 @pytest.mark.parametrize(
-    ("options", "code"),
+    ("options", "code", "reason"),
     [
-        ({"txactn": 6}, 5),
-        ({"nclsid": 4242}, 5),
-        ({"body": b"\x63\0\0\0\1\0"}, 5),
-        ({"enctyp": 9}, 6),
-        ({"txtype": 2, "enctyp": None, "nclsid": None, "body": None}, 6),
+        ({"txactn": 6}, 5, "TXACTN 6"),
+        ({"nclsid": 4242}, 5, "body: the model has no class 4242 (at byte 0)"),
+        (
+            {"body": b"\x63\0\0\0\1\0"},
+            5,
+            "body: LEN 99 runs past the end, 2 bytes are left (at byte 0)",
+        ),
+        ({"enctyp": 9}, 6, ""),
+        ({"txtype": 2, "enctyp": None, "nclsid": None, "body": None}, 6, ""),
     ],
 )
-def test_a_request_that_is_not_good_is_refused(options: dict[str, Any], code: int) -> None:
-    assert connected() >> request(**options).encode() << response(code)
+def test_a_request_that_is_not_good_is_refused(
+    options: dict[str, Any], code: int, reason: str
+) -> None:
+    assert (
+        connected()
+        >> request(**options).encode()
+        << response(code)
+        << RequestRejected("TXRQST", (0, 0, 7, 1), BlazeCode(code), reason)
+    )
+
+
+def test_what_flies_when_a_rule_is_broken_has_no_answer() -> None:
+    # The owner may be carrying it out, so nothing that could be said is known to be true.
+    assert (
+        connected()
+        >> request().encode()
+        << TransactionRequested
+        >> bytes.fromhex("0480000000000000")
+        << dscond(1)
+        << TransactionAborted
+        << SessionClosed
+    )
 
 
 def test_a_transaction_times_out_and_its_late_answer_is_dropped() -> None:
@@ -257,6 +285,7 @@ def test_a_broker_that_goes_down_lets_transactions_end() -> None:
         >> (lambda session, now: session.drain(now))
         >> request(2).encode()
         << response(206, 2)
+        << RequestRejected
         >> (lambda session, now: session.respond((0, 0, 7, 1), now))
         << response(0, result=1)
         << dscond(4)
@@ -507,10 +536,20 @@ def test_requests_for_subscriptions_are_checked() -> None:
     def refused(code: int) -> bytes:
         return SubscriptionResponse(sbresl=3, blzcod=code, rqstid=3).encode()
 
-    assert connected() >> sbsreq(enctyp=3) << refused(6)
-    assert connected() >> sbsreq().replace(b"\0\1\x2e", b"\0\1\x2f") << refused(6)
-    live = started([], options={}, sbsmod=3) >> sbsreq() << refused(400)
+    assert connected() >> sbsreq(enctyp=3) << refused(6) << RequestRejected
+    other = sbsreq().replace(b"\0\1\x2e", b"\0\1\x2f")
+    assert connected() >> other << refused(6) << RequestRejected
+    live = started([], options={}, sbsmod=3) >> sbsreq() << refused(400) << RequestRejected
     assert live
+
+
+def test_ids_of_zero_belong_to_no_subscription() -> None:
+    live = started([], options={}, sbsmod=3)
+    for ids in (b"\0\0\0\0\0\0\0\1", b"\0\0\0\1\0\0\0\0", bytes(8)):
+        live = live >> b"\x04\xcb\0\0" + ids
+    live = live >> b"\x04\x8c\0\0" + bytes(4) << b"\x04\xcd\0\0\x60\0\x01\x91" + bytes(4)
+    assert live
+    assert live.session.counts["unknown_acks"] == 3
 
 
 def client(**options: Any) -> Playbook[ClientSession]:

@@ -137,6 +137,8 @@ def parse_value(value: Any, kind: Any) -> Any:
     if origin is Literal:
         if value in get_args(kind):
             return value
+        if type(value) is int and str(value) in get_args(kind):  # dialect = 2017
+            return str(value)
         raise OptionError(f"{value!r} is not one of {', '.join(map(str, get_args(kind)))}")
     if origin is tuple:
         items = [value] if isinstance(value, str) else value

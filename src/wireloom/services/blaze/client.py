@@ -21,7 +21,6 @@ from collections.abc import AsyncIterable, Iterable, Sequence
 from enum import IntEnum
 from functools import partial
 from itertools import count, groupby, islice
-from operator import attrgetter
 from typing import Any, Self, TypeVar, overload
 
 from wireloom.errors import ConnectionClosed, OptionError, WireloomError
@@ -37,7 +36,7 @@ from wireloom.formats.blaze.codes import (
 )
 from wireloom.formats.blaze.dialects import DOCUMENT, get_dialect
 from wireloom.formats.blaze.model import Model
-from wireloom.formats.blaze.nclass import NClassValue
+from wireloom.formats.blaze.nclass import ClassLayout, NClassValue
 from wireloom.formats.blaze.session import (
     ClientSettings,
     ClientState,
@@ -60,6 +59,7 @@ _PORTION = 256
 """Of many transactions, so many are written at once."""
 
 T = TypeVar("T", bound=ModelObject)
+E = TypeVar("E", bound=IntEnum)
 
 Sendable = ModelObject | NClassValue
 """What a transaction can carry."""
@@ -316,7 +316,7 @@ class Client(Link):
     def _encoded(self, obj: Sendable | None, encoding: Encoding) -> tuple[int | None, bytes | None]:
         if obj is None:
             return None, None
-        layout = obj.layout
+        layout = _layout_of(obj)
         self._remember(layout.nclass.id, layout.model)
         return layout.nclass.id, _body(obj, encoding, self._dialect.first_index_of(layout.model))
 
@@ -352,9 +352,9 @@ class Client(Link):
         self,
         nclass: type[T],
         *,
-        mode: SubscriptionMode = ...,
-        flow: FlowType = ...,
-        kind: SubscriptionType = ...,
+        mode: SubscriptionMode | str = ...,
+        flow: FlowType | str = ...,
+        kind: SubscriptionType | str = ...,
         resume: Stamp | None = ...,
         encoding: Encoding | None = ...,
         queue: int = ...,
@@ -365,9 +365,9 @@ class Client(Link):
         self,
         nclass: str | int,
         *,
-        mode: SubscriptionMode = ...,
-        flow: FlowType = ...,
-        kind: SubscriptionType = ...,
+        mode: SubscriptionMode | str = ...,
+        flow: FlowType | str = ...,
+        kind: SubscriptionType | str = ...,
         resume: Stamp | None = ...,
         encoding: Encoding | None = ...,
         queue: int = ...,
@@ -377,9 +377,9 @@ class Client(Link):
         self,
         nclass: type[ModelObject] | str | int,
         *,
-        mode: SubscriptionMode = SubscriptionMode.ALL,
-        flow: FlowType = FlowType.ALL,
-        kind: SubscriptionType = SubscriptionType.SNAPSHOT,
+        mode: SubscriptionMode | str = SubscriptionMode.ALL,
+        flow: FlowType | str = FlowType.ALL,
+        kind: SubscriptionType | str = SubscriptionType.SNAPSHOT,
         resume: Stamp | None = None,
         encoding: Encoding | None = None,
         queue: int = 4096,
@@ -390,7 +390,8 @@ class Client(Link):
 
         Args:
             nclass: a Python class of the model, or the name or id of a class.
-            mode: what is stored, what changes, or the first and then the second.
+            mode: what is stored, what changes, or the first and then the second; also by its
+                name, as `flow` and `kind`: ``mode="PAST"``.
             flow: every change, or only the last one of each object that waits in the broker.
             kind: whole objects; or INCREMENTAL, where the broker may send what has changed, which
                 is put into the objects that this client then keeps.
@@ -401,11 +402,15 @@ class Client(Link):
                 acknowledgements sends no more than its window anyway.
 
         Raises:
-            OptionError: there is no such class, or the queue has no room. What else may be wrong is
-                raised by who reads.
+            OptionError: there is no such class or option, or the queue has no room. What else may
+                be wrong is raised by who reads.
+            TypeError: that is no class.
         """
         if queue < 1:
             raise OptionError("the queue must have room for an event")
+        mode, flow = _member(SubscriptionMode, mode), _member(FlowType, flow)
+        kind = _member(SubscriptionType, kind)
+        resume = None if resume is None else _stamp(resume)
         behaviour = behaviour_of(self._dialect.name)
         if encoding is None:
             is_delta = kind is SubscriptionType.INCREMENTAL
@@ -415,6 +420,7 @@ class Client(Link):
         wanted = Wanted(kind, mode, flow, encoding, resume, queue)
 
         def make() -> Feed:
+            self._check_entered()
             feed = Feed(wanted, reader, behaviour, lambda ended: self._feeds.pop(ended, None))
             if self._ending is not None:
                 feed.finish(ConnectionClosed(str(self._ending)))
@@ -431,10 +437,12 @@ class Client(Link):
         return Subscription(make, resume)
 
     def _reader_of(self, nclass: type[ModelObject] | str | int) -> Reader:
-        if isinstance(nclass, type):
+        if isinstance(nclass, type) and issubclass(nclass, ModelObject):
             layout = nclass.layout
             self._remember(layout.nclass.id, layout.model)
             return self._reader(layout.nclass.id)
+        if not isinstance(nclass, (str, int)):
+            raise TypeError(f"{nclass!r} is no class of a model")
         if self.model is not None:
             found = self.model.nclass(nclass)
             if found is None:
@@ -457,7 +465,27 @@ class Client(Link):
         return self._readers[nclsid]
 
 
-_layout_of = attrgetter("layout")
+def _layout_of(obj: object) -> ClassLayout:
+    if not isinstance(obj, (ModelObject, NClassValue)):
+        what = getattr(obj, "__name__", type(obj).__name__)
+        raise TypeError(f"an object of a model's class is needed, not {what}")
+    return obj.layout
+
+
+def _member(enum: type[E], given: E | str) -> E:
+    """A member of an enum, also by its name."""
+    if isinstance(given, str) and given.upper() in enum.__members__:
+        return enum[given.upper()]
+    if given in list(enum):
+        return enum(given)
+    raise OptionError(f"{given!r} is not one of {', '.join(enum.__members__)}")
+
+
+def _stamp(given: Stamp) -> Stamp:
+    match given:
+        case (int() as seconds, int() as number) if 0 <= min(given) <= max(given) < 1 << 32:
+            return seconds, number
+    raise OptionError(f"{given!r} is not the position of a subscription: seconds and a counter")
 
 
 def _body(obj: Sendable, encoding: Encoding, first: int) -> bytes:

@@ -269,6 +269,9 @@ class Connection(asyncio.Protocol):
     def reason(self) -> ConnectionClosed:
         """Why it is over."""
         told = "the connection is lost"
+        if not self.session.connid:
+            told += " before an answer came; a broker with TLS does that to who comes without it,"
+            told += " or without a certificate that it wants"
         ending = self.ending
         if ending is not None and ending.reason is not None:
             who = "the server has disconnected" if ending.by == "peer" else "disconnected"

@@ -59,6 +59,8 @@ class SubscriptionRefused(_Coded):
 
     def __init__(self, code: int, *, is_local: bool = False) -> None:
         why = "no answer has come in time" if is_local else code_text(code)
+        if getattr(code, "name", "") == "SBS_ALREADY_STARTED":
+            why += "; this connection has one to the class, which is to be closed first"
         super().__init__(f"the subscription is refused: {why}", code)
 
 

@@ -227,10 +227,12 @@ class Link:
 
         Raises:
             ConnectionClosed: there was none in time, or will not be one.
+            StateError: the client was never entered.
         """
         connection = self._connection
         if connection is not None and connection.room > 0:
             return connection
+        self._check_entered()
         seconds = self._settings.request_timeout if limit is None else limit
         try:
             async with asyncio.timeout(seconds):
@@ -252,6 +254,15 @@ class Link:
             raise ConnectionClosed(
                 f"no connection with room within {seconds} s; the transaction was not sent"
             ) from None
+
+    def _check_entered(self) -> None:
+        """Nobody may wait for a connection that nobody makes.
+
+        Raises:
+            StateError: the client was never entered.
+        """
+        if self._supervisor is None and self._ending is None:
+            raise StateError("the client is not connected: it is to be entered with `async with`")
 
     def _release(self) -> None:
         """Let those who wait go on: all at the end, else as many as there is room for."""

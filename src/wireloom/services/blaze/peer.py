@@ -31,6 +31,7 @@ from wireloom.formats.blaze.session.events import (
     Connected,
     ConnectionRequested,
     DownloadWanted,
+    RequestRejected,
     SessionClosed,
     SessionEvent,
     SubscriptionEnded,
@@ -61,6 +62,9 @@ connection, and with it what it has not read."""
 _TIMER_SLACK_S = 0.005
 """A timer that is this much late is not set anew."""
 
+
+_LOGGED_REJECTIONS = 32
+"""Requests of a connection whose flaws are in the log: more say nothing new, and may be a flood."""
 
 _action_of = attrgetter("action")
 _end_of = attrgetter("is_ok", "code")
@@ -99,6 +103,7 @@ class BlazePeer(Peer):
         self._pending: deque[_Pending] = deque()
         rate = broker.settings.transactions.max_per_s
         self._rate = TokenBucket(rate, self._loop.time()) if rate else None
+        self._rejections = 0
         self._classes: dict[int, int] = {}
         """Class of each subscription, by SBSRID."""
 
@@ -285,6 +290,8 @@ class BlazePeer(Peer):
             self.broker.hold(self)
 
     def _connection_requested(self, event: ConnectionRequested, now: float) -> None:
+        if self.session.is_closed:  # by what came behind the request, in the same segment
+            return
         refusal = self.broker.refusal(self)
         if refusal is not None:
             self._react(self.session.refuse(refusal, now), now)
@@ -318,6 +325,18 @@ class BlazePeer(Peer):
 
     def _connected(self, event: Connected, now: float) -> None:
         log.info("connected", peer=str(self.remote), connid=event.connid, heartbeat=event.heartbeat)
+
+    def _rejected(self, event: RequestRejected, now: float) -> None:
+        self._rejections += 1
+        if self._rejections <= _LOGGED_REJECTIONS:
+            log.info(
+                "rejected",
+                connid=self.session.connid,
+                packet=event.packet,
+                id=event.id,
+                code=event.code.name,
+                detail=event.reason,
+            )
 
     def _closed(self, event: SessionClosed, now: float) -> None:
         reason = getattr(event.reason, "name", event.reason)
@@ -441,6 +460,8 @@ class BlazePeer(Peer):
     # -- subscriptions
 
     def _subscription_requested(self, event: SubscriptionRequested, now: float) -> None:
+        if self.session.is_closed:  # by what came behind the request, in the same segment
+            return
         if self.broker.hooks.may is None:
             self._subscribe(event)
         else:
@@ -556,6 +577,7 @@ class BlazePeer(Peer):
     _others: ClassVar[dict[type[SessionEvent], Callable[..., None]]] = {
         ConnectionRequested: _connection_requested,
         Connected: _connected,
+        RequestRejected: _rejected,
         SessionClosed: _closed,
         TransactionAborted: _aborted,
         SubscriptionRequested: _subscription_requested,

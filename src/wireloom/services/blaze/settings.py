@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from wireloom.errors import OptionError
+from wireloom.errors import OptionError, SourceError
 from wireloom.services._shell.addresses import Address
 from wireloom.services._shell.sections import (
     LimitSettings,
@@ -237,18 +237,26 @@ class BrokerSettings:
         """Whether a broker can be made of it, but for its handlers: they are not run for that.
 
         Raises:
-            OptionError: the store's address is none.
-            SourceError: the model is wrong, or a file for TLS.
+            OptionError: the store's address is none, or a file cannot be used.
+            SourceError: the model is wrong.
         """
         from wireloom.formats.blaze.blz import load_blz
         from wireloom.services.blaze.store.database import check_address
 
-        load_blz(self.model)
+        try:
+            load_blz(self.model)
+        except SourceError as error:
+            if error.line:  # a fault in the model, which has the better place
+                raise
+            raise MisplacedError("model", str(error)) from None
         try:
             check_address(self.store)
         except OptionError as error:
             raise MisplacedError("store", error.reason) from None
-        self.tls.context()
+        try:
+            self.tls.context()
+        except SourceError as error:
+            raise MisplacedError("tls", str(error)) from None
 
     def server(self, model: Model, clock_offset: float) -> ServerSettings:
         """What each session is told."""

@@ -118,6 +118,18 @@ class TransactionAborted(SessionEvent):
     code: BlazeCode
 
 
+@dataclass(frozen=True, slots=True)
+class RequestRejected(SessionEvent):
+    """To the server: a request was refused without asking; the client has its answer."""
+
+    packet: Literal["TXRQST", "SBSREQ"]
+    id: TxId | int
+    """TxId, or RQSTID."""
+    code: BlazeCode
+    reason: str = ""
+    """Why a packet or its body cannot be read, and at which byte."""
+
+
 @dataclass(slots=True)
 class TransactionFinished(SessionEvent):
     """To the client: how a transaction ended."""

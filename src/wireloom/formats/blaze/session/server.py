@@ -37,6 +37,7 @@ from wireloom.formats.blaze.packets import (
 from wireloom.formats.blaze.session.events import (
     ConnectionRequested,
     DownloadWanted,
+    RequestRejected,
     SessionEvent,
     Stamp,
     SubscriptionEnded,
@@ -110,19 +111,19 @@ class ServerSession(ServerTransactions):
             given = fields.get("connid", "none")
             return self._violation(f"{name} with CONNID {given}", now, invalid)
         if name == "TXRQST":
-            return self._txrqst(fields, packet, now)
+            return self._txrqst(fields, packet, reason, now)
         if name == "SBSREQ":
-            return self._sbsreq(fields, packet, now)
-        if packet is None:
+            return self._sbsreq(fields, packet, reason, now)
+        if name == "SBSACK":
+            self._sbsack(fields["sbsrid"], fields["sevtid"])
+        elif name == "SBSTOP":
+            return self._sbstop(fields["sbsrid"])
+        elif packet is None:
             return self._violation(f"{name}: {reason}", now)
-        if name == "TSTREQ":
+        elif name == "TSTREQ":
             self._write(Heartbeat(tmstmp=self._tmstmp(now)))
         elif name == "DSCOND":
             return self._dscond(packet, now)
-        elif name == "SBSACK":
-            self._sbsack(packet.sbsrid, packet.sevtid)
-        elif name == "SBSTOP":
-            return self._sbstop(packet.sbsrid)
         elif name != "HRTBET":
             return self._violation(f"{name} is for clients", now, invalid)
         return []
@@ -340,7 +341,7 @@ class ServerSession(ServerTransactions):
         )
 
     def _sbsreq(
-        self, fields: dict[str, int], packet: SubscriptionRequest | None, now: float
+        self, fields: dict[str, int], packet: SubscriptionRequest | None, reason: str, now: float
     ) -> list[SessionEvent]:
         rqstid = fields["rqstid"]
         if not rqstid:
@@ -349,8 +350,9 @@ class ServerSession(ServerTransactions):
         if packet is None or code is not None:
             self.counts["rejected"] += 1
             next(self._sbsrids)  # refused requests use one up, as in the implementations
-            self._sbsko(rqstid, code or BlazeCode.REQUEST_MALFORMED)
-            return []
+            code = code or BlazeCode.REQUEST_MALFORMED
+            self._sbsko(rqstid, code)
+            return [RequestRejected("SBSREQ", rqstid, code, reason)]
         encoding = self.dialect.encoding(packet.enctyp)
         assert encoding is not None
         request = SubscriptionRequested(
@@ -400,9 +402,13 @@ class ServerSession(ServerTransactions):
         if subscription is None:
             self._write(
                 SubscriptionStopResponse(
-                    sbresl=SubscriptionResult.SBSKO, blzcod=BlazeCode.SBS_NOT_FOUND, sbsrid=sbsrid
+                    sbresl=SubscriptionResult.SBSKO,
+                    blzcod=BlazeCode.SBS_NOT_FOUND,
+                    sbsrid=sbsrid or 1,
                 )
             )
+            if not sbsrid:  # it is repeated, and the codec does not write a zero
+                self._send(self._unsent.pop()[:-4] + bytes(4))
             return []
         subscription.step(Act.SBSTOP)
         self._write(SubscriptionStopResponse(sbresl=SubscriptionResult.SBSOK, sbsrid=sbsrid))

@@ -53,6 +53,7 @@ __all__ = ["OPEN", "ServerBase", "ServerSettings"]
 
 OPEN = (ServerState.CONNECTED, ServerState.DRAINING)
 """States in which packets beyond the handshake are taken."""
+_GOING_DOWN = (Act.CLOSE, Act.DRAIN, Act.DONE)
 _REASONS = {
     Act.VIOLATION: DisconnectReason.UNSPECIFIED_REASON,
     Act.INACTIVITY: DisconnectReason.PEER_INACTIVITY,
@@ -261,7 +262,8 @@ class ServerBase(BlazeSession):
                 code = BlazeCode.CLIENT_ABORTED
             else:
                 code = BlazeCode.SERVER_ABORTED
-                self._answer(txid, code)
+                if act in _GOING_DOWN:  # else the owner may be carrying it out: it is lost
+                    self._answer(txid, code)
             events.append(TransactionAborted(txid, code))
         self._flying.clear()
         # Before anything else is distributed: an event for a connection that is gone is a bug.

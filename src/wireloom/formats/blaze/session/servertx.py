@@ -20,6 +20,7 @@ from wireloom.formats.blaze.packets import (
     TransactionResponse,
 )
 from wireloom.formats.blaze.session.events import (
+    RequestRejected,
     SessionEvent,
     TransactionAborted,
     TransactionRequested,
@@ -219,21 +220,22 @@ class ServerTransactions(ServerBase):
             )
         )
 
-    def _reject(self, txid: TxId, code: BlazeCode) -> list[SessionEvent]:
+    def _reject(self, txid: TxId, code: BlazeCode, reason: str = "") -> list[SessionEvent]:
         self.counts["rejected"] += 1
+        events: list[SessionEvent] = [RequestRejected("TXRQST", txid, code, reason)]
         if txid[2] and txid[3]:
             self._answer(txid, code)
-            return []
+            return events
         # An answer repeats the id, and the codec does not write one with zeros.
         self._answer((txid[0], txid[1], 1, 1), code)
         raw = bytearray(self._unsent.pop())
         raw[_TXPRID_AT - 4 : _TXPRID_AT] = txid[2].to_bytes(4, "big")
         raw[_TXPRID_AT : _TXPRID_AT + 4] = txid[3].to_bytes(4, "big")
         self._send(bytes(raw))
-        return []
+        return events
 
     def _txrqst(
-        self, fields: dict[str, int], packet: TransactionRequest | None, now: float
+        self, fields: dict[str, int], packet: TransactionRequest | None, reason: str, now: float
     ) -> list[SessionEvent]:
         txid = (fields["txplid"], fields["txsvid"], fields["txcnid"], fields["txprid"])
         if txid[2] != self.connid or not txid[3]:
@@ -245,7 +247,8 @@ class ServerTransactions(ServerBase):
         if txid in self._completed:
             return self._reject(txid, BlazeCode.DUPLICATED_TRANSACTION_ID)
         if packet is None or not isinstance(packet.txactn, IntEnum) or not packet.txactn:
-            return self._reject(txid, BlazeCode.REQUEST_MALFORMED)
+            why = reason or f"TXACTN {fields['txactn']}"
+            return self._reject(txid, BlazeCode.REQUEST_MALFORMED, why)
         if packet.txtype not in self.settings.transaction_types:
             return self._reject(txid, BlazeCode.REQUEST_UNSUPPORTED)
         encoding = value = None
@@ -255,8 +258,8 @@ class ServerTransactions(ServerBase):
                 return self._reject(txid, BlazeCode.REQUEST_UNSUPPORTED)
             try:
                 value = self._object(packet.nclsid, encoding, packet.body)
-            except DecodeError:
-                return self._reject(txid, BlazeCode.REQUEST_MALFORMED)
+            except DecodeError as error:
+                return self._reject(txid, BlazeCode.REQUEST_MALFORMED, f"body: {error}")
         if self.state is ServerState.DRAINING:
             return self._reject(txid, BlazeCode.SERVER_ABORTED)
         if len(self._flying) >= self.settings.max_flying:

@@ -113,7 +113,10 @@ class Database(ABC):
         """What an error of `run` means."""
 
     def __str__(self) -> str:
-        return self.url.render_as_string(hide_password=True)
+        # As it was given, without the driver and what it is told besides.
+        url = self.url.set(drivername=self.url.get_backend_name())
+        url = url.difference_update_query(["client_encoding", "connect_timeout"])
+        return url.render_as_string(hide_password=True)
 
 
 def open_database(url: str) -> Database:
@@ -365,4 +368,5 @@ def store_errors(database: Database) -> Iterator[None]:
         yield
     except (SQLAlchemyError, psycopg.Error, OSError) as error:
         cause = getattr(error, "orig", None) or error
-        raise StoreError(f"{database}: {str(cause).strip() or type(cause).__name__}") from error
+        told = " ".join(str(cause).split())  # PostgreSQL's are of several lines
+        raise StoreError(f"{database}: {told or type(cause).__name__}") from error
