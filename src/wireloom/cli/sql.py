@@ -195,7 +195,11 @@ def _duckdb(lake: Lake, text: str, _: str | None, is_arrow: bool) -> Iterator[An
                 database.execute(statement)
                 while database.description and database.fetchmany(_BATCH):
                     pass  # a result must be taken before the next statement
-            found: DuckDBPyRelation | None = database.sql(last)
+            try:
+                found: DuckDBPyRelation | None = database.sql(last)
+            except (duckdb.BinderException, duckdb.CatalogException):
+                database.execute(last)  # fails, too, but says where
+                raise
             if found is None:  # such as "create table": nothing to show
                 yield []
                 return
