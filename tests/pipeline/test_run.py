@@ -41,7 +41,7 @@ def expected(*groups: list[Path], **options: Any) -> dict[str, list[str]]:
         for name, batch in tabulate([str(path) for path in group], **options):
             parts[name].append(batch)
     rows = {name: sorted_rows(pa.Table.from_batches(found)) for name, found in parts.items()}
-    return dict.fromkeys(Settings.from_options(options).tables, []) | rows
+    return {name: rows.get(name, []) for name in Settings.from_options(options).tables}
 
 
 @pytest.fixture(scope="module")

@@ -51,7 +51,7 @@ def wanted(captures: list[Path]) -> dict[str, list[str]]:
     for name, batch in tabulate([str(path) for path in captures], Settings()):
         parts[name].append(batch)
     rows = {name: sorted_rows(pa.Table.from_batches(found)) for name, found in parts.items()}
-    return dict.fromkeys(Settings().tables, []) | rows
+    return {name: rows.get(name, []) for name in Settings().tables}
 
 
 @pytest.mark.parametrize("route", ["direct", "shuffle"])
