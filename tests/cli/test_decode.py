@@ -96,7 +96,7 @@ def test_a_column_that_no_message_has_is_an_error_with_the_nearest(
     run: Any, capture: Path, tmp_path: Path, style: str
 ) -> None:
     result = run("decode", style, "--columns", "nonec", capture, code=2)
-    assert "no message has the column 'nonec'; is it nonce?" in result.stderr
+    assert "no message has the column 'nonec' (is it nonce?); --nested gives" in result.stderr
     assert result.stdout == ""
     run("decode", style, "--columns", "packet,nonec", "-o", tmp_path / "o", capture, code=2)
     result = run("decode", style, "--columns", "packet,nosuch", "-n1", capture)

@@ -1,4 +1,8 @@
-"""An empty input means the same to every command: nothing in it, which is said, and no error."""
+"""What is no input means the same to every command.
+
+One without bytes: nothing in it, which is said, and no error. No file, or a folder in place of one:
+wrong usage.
+"""
 
 from __future__ import annotations
 
@@ -43,3 +47,10 @@ def test_an_empty_file_is_no_error_and_is_said(run: Any, tmp_path: Path, words: 
     path = tmp_path / "empty"
     path.write_bytes(b"")
     assert "the input is empty\n" in run(*words.split(), path).stderr
+
+
+@pytest.mark.parametrize("words", [*COMMANDS, *FILE_COMMANDS])
+def test_a_missing_file_and_a_folder_are_wrong_usage(run: Any, tmp_path: Path, words: str) -> None:
+    assert run(*words.split(), tmp_path / "missing", code=2).stdout == ""
+    if words != "dict show":  # which reads the dictionaries of a folder
+        assert run(*words.split(), tmp_path, code=2).stdout == ""

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from wireloom.lake import Lake
+
 WIRELOOM = [sys.executable, "-m", "wireloom.cli"]
 HEAVY = {
     "asyncio",
@@ -138,6 +140,35 @@ def test_an_interrupt_leaves_no_half_file(style: str, tmp_path: Path, stream: by
         assert process.wait(20) == 130
         assert process.stderr.read() == b"interrupted\n"
     assert list(folder.rglob("*")) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no SIGINT for one process there")
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_ends_a_query(tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
+    Lake.create(tmp_path / "lake")
+    began = tmp_path / "began.csv"
+    query = (
+        f"copy (select 1) to '{began}';"
+        "select count(*) from range(1000000) a, range(1000000) b where a.range * b.range % 77 = 3"
+    )
+    with subprocess.Popen(
+        [*WIRELOOM, "sql", str(tmp_path / "lake"), query, "--engine", "duckdb"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stderr is not None
+        for _ in range(600):
+            if began.exists():
+                break
+            time.sleep(0.05)
+        time.sleep(0.3)  # for the second statement
+        process.send_signal(signal.SIGINT)
+        try:
+            assert process.wait(20) == 130
+        finally:
+            process.kill()
+        assert process.stderr.read() == b"interrupted\n"
 
 
 def test_arrow_looks_for_pandas_before_anything_is_written(tmp_path: Path, stream: bytes) -> None:

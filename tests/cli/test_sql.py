@@ -11,7 +11,11 @@ from oracles.lakes import stage_frames
 from pyarrow import parquet as pq
 
 from wireloom.cli.sql import _statements
+from wireloom.formats import tibmsg
 from wireloom.lake import Lake
+from wireloom.pipeline import run_pipeline
+from wireloom.tables import arrow_schema
+from wireloom.tabulate import Settings
 
 pytest.importorskip("duckdb")
 
@@ -38,6 +42,8 @@ def test_what_the_engine_says_keeps_its_lines(run: Any, lake: Path) -> None:
     said = run("sql", lake, "select * form\nframes", code=1).stderr
     assert "\\n" not in said
     assert said.splitlines()[-2:] == ["LINE 2: frames", "        ^^^^^^"]
+    said = run("sql", lake, "select source,\n nosuch\nfrom frames", code=1).stderr
+    assert said.splitlines()[-2:] == ["LINE 2:  nosuch", "         ^^^^^^"]
 
 
 def test_an_error_among_the_rows_is_no_traceback(run: Any, lake: Path) -> None:
@@ -105,6 +111,23 @@ def test_columns_that_are_keywords_are_those_that_the_help_names(run: Any) -> No
     assert found == {"gaps.offset", "nrep.trailing"}
     said = run("sql", "--help").stdout
     assert all(name in said for name in found)
+
+
+def test_tables_that_were_to_be_written_are_there_without_rows(run: Any, tmp_path: Path) -> None:
+    path, lake = tmp_path / "a.bin", tmp_path / "lake"
+    path.write_bytes(tibmsg.build({"BID": 1.5}).encode())
+    run_pipeline(path, lake, Settings(tables=("messages", "wide"), columns=("BID:double",)))
+    for name in ("errors", "gaps"):
+        wanted = [*arrow_schema(name).names, "date"]
+        done = run("sql", lake, f"select * from {name}", "--csv")
+        assert done.stdout == ",".join(wanted) + "\n"
+        shown = rows(run("tables", lake, name, "--json").stdout)
+        assert [row["column"] for row in shown] == wanted
+    listed = {row["table"]: row["rows"] for row in rows(run("tables", lake, "--json").stdout)}
+    assert listed == {"accounting": 1, "errors": 0, "gaps": 0, "messages": 1, "wide": 1}
+    query = "select count(*) as n from wide join errors using (source, frame_offset)"
+    assert rows(run("sql", lake, query, "--json").stdout) == [{"n": 0}]
+    assert "no table 'fields'" in run("tables", lake, "fields", code=1).stderr
 
 
 def test_columns_of_the_same_name_are_all_there(run: Any, lake: Path, tmp_path: Path) -> None:

@@ -82,3 +82,15 @@ def test_the_benchmark_s_peers_read_the_same(monkeypatch: pytest.MonkeyPatch, na
     from importlib import import_module
 
     import_module(f"benchmarks.peers.{name}").CASE.verify()
+
+
+def test_every_benchmark_that_is_run_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+    from importlib import import_module
+
+    # Loading it puts the checkout in the place of the first folder of the path.
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    found = import_module("benchmarks.run").names()
+    assert {"blaze", "columnar", "spark"} <= set(found)
+    for name in found:
+        assert callable(import_module(f"benchmarks.{name}").main), name

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from datetime import date
@@ -65,9 +66,16 @@ def test_a_worker_that_fails_leaves_no_file(lake: Lake) -> None:
             writer.write("frames", frames_batch(ROWS))
             raise RuntimeError
 
+    def fail_with_rows_that_wait(run: str) -> None:
+        with StagedWriter(lake.path, run) as writer:
+            writer.write("frames", frames_batch(ROWS))
+            raise RuntimeError
+
     with lake.write() as writing:
-        with pytest.raises(RuntimeError):
-            fail(writing.run)
+        for each in (fail, fail_with_rows_that_wait):
+            with pytest.raises(RuntimeError):
+                each(writing.run)
+            gc.collect()  # a writer that is destroyed has nothing to say
         assert not list(lake.path.rglob("*.parquet"))
 
 

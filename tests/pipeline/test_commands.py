@@ -75,7 +75,8 @@ def test_commands_say_what_is_wrong(tmp_path: Path) -> None:
     out = str(tmp_path / "lake")
     assert "no captures" in run("pipeline", "--out", out).stderr
     missing = run("pipeline", str(tmp_path / "x"), "--out", out, "--master", "none")
-    assert (missing.exit_code, "no such file" in missing.stderr) == (1, True)
+    assert (missing.exit_code, "no such file" in missing.stderr) == (2, True)
+    assert not (tmp_path / "lake").exists()
     assert "no option 'nope'" in run("pipeline", "x", "--out", out, "-O", "nope=1").stderr
     assert "NAME=VALUE" in run("pipeline", "x", "--out", out, "-O", "nope").stderr
     assert "YYYY-MM-DD" in run("pipeline", "x", "--out", out, "--date", "today").stderr

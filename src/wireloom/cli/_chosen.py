@@ -77,6 +77,8 @@ class ChosenSink:
             f"no message{so_far} has the column '{escape(name)}'{self._nearest(name)}"
             for name in self._missing
         )
+        if not self._is_any and "path" not in self._known:
+            text += "; --nested gives messages inside others their columns, too"
         if not stopped or not self._is_any:
             raise click.UsageError(text)
         click.echo(f"note: {text}", err=True)
@@ -84,4 +86,4 @@ class ChosenSink:
     def _nearest(self, name: str) -> str:
         known = {each.casefold(): each for each in self._known}
         near = get_close_matches(name.casefold(), known, 1)
-        return f"; is it {escape(known[near[0]])}?" if near else ""
+        return f" (is it {escape(known[near[0]])}?)" if near else ""

@@ -15,6 +15,8 @@ from wireloom.cli._formatoptions import ReadingCommand, format_options_note, giv
 from wireloom.cli._help import Aliased, examples
 from wireloom.cli._lake import accounting_table, bar, plain_table, size_text, spark_session
 from wireloom.cli._output import make_console, show
+from wireloom.errors import SourceError
+from wireloom.view import escape
 
 if TYPE_CHECKING:
     from wireloom.pipeline import Executor, PipelineOptions, Report
@@ -166,6 +168,7 @@ def command(sources: tuple[str, ...], lake: str, as_json: bool, quiet: bool, **g
         raise click.UsageError("--derive needs Spark, and comes after a batch: not --stream")
     settings = _settings(given)
     options = _options(given)
+    _check(sources)
 
     from wireloom.spark.session import DEFAULT_MASTER
 
@@ -186,6 +189,20 @@ def command(sources: tuple[str, ...], lake: str, as_json: bool, quiet: bool, **g
     if not quiet:
         _summarise(report)
         summarise_derived(derived)
+
+
+def _check(sources: tuple[str, ...]) -> None:
+    """Look for the captures: before Spark is started and a lake made for them.
+
+    Raises:
+        UsageError: there is no such file.
+    """
+    from wireloom.pipeline.plan import expand
+
+    try:
+        expand(sources)
+    except SourceError as error:
+        raise click.UsageError(escape(str(error))) from error
 
 
 def _executor(spark: Any) -> Executor:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -185,26 +186,39 @@ def _duckdb(lake: Lake, text: str, _: str | None, is_arrow: bool) -> Iterator[An
 
     from wireloom.lake import dataset
 
-    with duckdb.connect() as database:
+    # In a thread: while this one waits in compiled code, it does not hear Ctrl-C.
+    with duckdb.connect() as database, ThreadPoolExecutor(1) as pool:
+
+        def wait_for(work: Callable[..., Any], *given: Any) -> Any:
+            try:
+                return pool.submit(work, *given).result()
+            except KeyboardInterrupt:
+                database.interrupt()
+                raise
+
         database.execute("set timezone = 'UTC'")
         for name in lake.tables:
             database.register(name, dataset(lake, name))
         try:
             *first, last = (each.query for each in database.extract_statements(text))
             for statement in first:
-                database.execute(statement)
-                while database.description and database.fetchmany(_BATCH):
+                wait_for(database.execute, statement)
+                while database.description and wait_for(database.fetchmany, _BATCH):
                     pass  # a result must be taken before the next statement
-            found: DuckDBPyRelation | None = database.sql(last)
+            try:
+                found: DuckDBPyRelation | None = wait_for(database.sql, last)
+            except (duckdb.BinderException, duckdb.CatalogException):
+                wait_for(database.execute, last)  # fails, too, but says where
+                raise
             if found is None:  # such as "create table": nothing to show
                 yield []
                 return
-            reader = found.to_arrow_reader(_BATCH)
+            reader = wait_for(found.to_arrow_reader, _BATCH)
             names = _unlike(reader.schema.names)
             fields = zip(reader.schema, names, strict=True)
             schema = pa.schema([field.with_name(name) for field, name in fields])
             yield schema if is_arrow else names
-            for raw in reader:
+            while (raw := wait_for(next, reader, None)) is not None:
                 batch = raw.rename_columns(names)
                 yield from [batch] if is_arrow else (_plain(row) for row in batch.to_pylist())
         except (duckdb.Error, pa.ArrowException) as error:

@@ -29,7 +29,11 @@ __all__ = ["command"]
     ),
 )
 @click.argument(
-    "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
+    "files",
+    metavar="FILE...",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
 )
 @click.option("-v", "--verbose", is_flag=True, help="Also list the cases that pass.")
 @click.option(
@@ -42,7 +46,7 @@ def command(files: tuple[Path, ...], verbose: bool, tshark: bool) -> None:
 
     Each line of FILE is a case: decoding its bytes must give what it says, and encoding that must
     give the bytes. One line for each failure; the last line counts. A case that no codec knows is a
-    failure, and so is a file that cannot be read.
+    failure, and so is a line that cannot be read.
 
     With --tshark each line is a TCP stream. tshark gives up a hole once it is acknowledged, even
     if the missing bytes come later, and never before; where that is the first difference, it is

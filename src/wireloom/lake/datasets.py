@@ -10,9 +10,11 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from wireloom.arrow.types import arrow_type
 from wireloom.errors import LakeError
 from wireloom.lake.lake import Lake
 from wireloom.lake.layout import TIME_COLUMNS
+from wireloom.lake.writing import file_schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,11 +31,15 @@ def schema_of(lake: Lake, table: str) -> pa.Schema:
         LakeError: there is no such table.
     """
     examples = {file.schema: file for file in lake.files(table)}
-    if not examples:
+    if examples:
+        found = [pq.read_schema(lake.place(file)) for file in examples.values()]
+        schema = pa.unify_schemas(found, promote_options="permissive").remove_metadata()
+    elif table in lake.schemas:
+        typed = lake.schemas[table].items()
+        schema = file_schema(pa.schema([(name, arrow_type(type)) for name, type in typed]))
+    else:
         known = ", ".join(lake.tables) or "none"
         raise LakeError(f"no table {table!r}; there are: {known}", path=str(lake.path))
-    found = [pq.read_schema(lake.place(file)) for file in examples.values()]
-    schema = pa.unify_schemas(found, promote_options="permissive").remove_metadata()
     return schema.append(pa.field("date", pa.date32())) if _has_days(table) else schema
 
 

@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from wireloom.columns import Table
 from wireloom.errors import LakeError
 from wireloom.lake import delta, log
 from wireloom.lake.durable import exchange, publish, sync_folder
@@ -74,8 +75,18 @@ class Lake:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Names of the tables that have rows."""
-        return tuple(sorted({file.table for file in self.state.files.values()}))
+        """Names of the tables: those that have rows, and those that could have had some."""
+        return tuple(sorted({file.table for file in self.state.files.values()} | {*self.schemas}))
+
+    @property
+    def schemas(self) -> Mapping[str, Mapping[str, str]]:
+        """By table, the types of its columns, as the last commit that was to write it had them."""
+        return self.state.schemas
+
+    def news(self, tables: Iterable[Table]) -> dict[str, dict[str, str]]:
+        """The schemas of tables that the log does not have yet, for a commit's notes."""
+        found = {each.name: {one.name: one.type for one in each.columns} for each in tables}
+        return {name: types for name, types in found.items() if self.schemas.get(name) != types}
 
     def files(self, table: str) -> list[DataFile]:
         """The files of a table, those of the earliest day first."""

@@ -197,6 +197,8 @@ class State:
     """The last batch of every sender that numbers them."""
     columns: dict[str, str] = field(default_factory=dict)
     """Types of the wide table's columns, which never change."""
+    schemas: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By table, the types of its columns, as declared: also of tables that have no rows yet."""
     changed: dict[str, int] = field(default_factory=dict)
     """By table, the version that last changed its rows; compacting changes none."""
     derived: dict[str, Derivation] = field(default_factory=dict)
@@ -219,6 +221,7 @@ class State:
             self.batches[sender] = max(number, self.batches.get(sender, number))
         for name, type in commit.notes.get("columns", {}).items():
             self.columns.setdefault(name, type)
+        self.schemas.update(commit.notes.get("schemas", {}))
         if commit.kind != "compact":
             self.changed.update(dict.fromkeys(commit.tables, commit.version))
         self.derived.update(commit.derived)
@@ -239,6 +242,7 @@ class State:
             "inputs": [asdict(one) for one in self.inputs.values()],
             "batches": self.batches,
             "columns": self.columns,
+            "schemas": self.schemas,
             "changed": self.changed,
             "derived": {name: asdict(one) for name, one in self.derived.items()},
         }
@@ -261,6 +265,7 @@ class State:
                 inputs={one.path: one for one in inputs},
                 batches=dict(value["batches"]),
                 columns=dict(value["columns"]),
+                schemas=dict(value.get("schemas", {})),
                 changed=dict(value.get("changed", {})),
                 derived=_derivations(value),
             )

@@ -190,6 +190,7 @@ class _File:
         )
 
     def abort(self) -> None:
+        self._writer.is_open = False  # or its destructor writes to the closed file
         with suppress(Exception):
             self._sink.close()
         with suppress(OSError):

@@ -369,7 +369,11 @@ class Runner:
         accounts, inputs = self._accounts(outcomes, inputs)
         new += accounts
         self.report.add(outcomes)
-        notes = {"rows": sum(file.rows for file in new), "columns": self._columns()}
+        notes = {
+            "rows": sum(file.rows for file in new),
+            "columns": self._columns(),
+            "schemas": writing.lake.news(map(self.settings.table, self.settings.tables)),
+        }
         now = {one.path for one in inputs}
         self.report.withdrew([self.files[path] for path in group.withdrawn])
         writing.commit(

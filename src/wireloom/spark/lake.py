@@ -25,11 +25,14 @@ def read_table(spark: SparkSession, lake: Lake | str | os.PathLike[str], table: 
     from pyspark.sql.pandas.types import from_arrow_schema
 
     opened = lake if isinstance(lake, Lake) else Lake(lake)
-    schema = schema_of(opened, table)
-    reader = spark.read.schema(from_arrow_schema(schema))
+    schema = from_arrow_schema(schema_of(opened, table))
+    files = opened.files(table)
+    if not files:
+        return spark.createDataFrame([], schema)
+    reader = spark.read.schema(schema)
     if TIME_COLUMNS.get(table, "ts_ns") is not None:
         reader = reader.option("basePath", str(opened.path / table))
-    return reader.parquet(*(str(opened.place(file)) for file in opened.files(table)))
+    return reader.parquet(*(str(opened.place(file)) for file in files))
 
 
 def register_tables(spark: SparkSession, lake: Lake | str | os.PathLike[str]) -> tuple[str, ...]:

@@ -243,14 +243,32 @@ def test_commands_say_what_is_wrong(
     assert "bars cannot be made" in text
     assert "Traceback" not in text
     generate(tmp_path / "n.bin", ["nrep"], messages=20, container="raw")
-    run_pipeline(tmp_path / "n.bin", tmp_path / "small")
+    run_pipeline(tmp_path / "n.bin", tmp_path / "small", Settings(tables=("frames",)))
     text = says(tmp_path / "small", "--tables", "bars", code=1)
-    assert "bars is made of fields: no such table here; there are: accounting, frames" in text
+    assert "bars is made of fields: no such table here; there are: accounting, errors" in text
     (tmp_path / "other").mkdir()
     assert "no lake" in says(tmp_path / "other", code=1)
     assert "--derive needs Spark" in run(
         "pipeline", "x", "--out", lake, "--derive", "bars", "--master", "none", code=2
     ).stderr  # fmt: skip
+
+
+def test_of_a_table_without_rows_comes_another_one(
+    run: Callable[..., Result], spark: SparkSession, tmp_path: Path
+) -> None:
+    from wireloom.spark.lake import read_table
+
+    generate(tmp_path / "n.bin", ["nrep"], messages=20, container="raw")
+    run_pipeline(tmp_path / "n.bin", tmp_path / "lake")
+    run("derive", tmp_path / "lake", "--tables", "bars")
+    for name in ("bars", "errors"):
+        found = read_table(spark, tmp_path / "lake", name)
+        assert found.collect() == []
+        assert found.columns[0] == "source"
+        assert found.columns[-1] == "date"
+    query = "select count(*) as n from bars left join errors using (source)"
+    done = run("sql", tmp_path / "lake", query, "--engine", "spark", "--json")
+    assert json.loads(done.stdout) == {"n": 0}
 
 
 def test_what_cannot_be_made_is_an_error(spark: SparkSession, tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def derive(name: str, tables: Tables | Lake | str | os.PathLike[str], **options:
 
 
 def tables_of(spark: SparkSession, lake: Lake | str | os.PathLike[str]) -> Tables:
-    """The tables of a lake; one that it does not have, because it had no rows, is empty.
+    """The tables of a lake; one that it was never to write is empty.
 
     Raises:
         LakeError: there is no such lake.

@@ -174,8 +174,16 @@ def store_derived(
         done = 0
         for plan in todo:
             with _followed(spark, _share(progress, done, plan.size)):
-                files = _make(spark, writer, plan, how)
-            writer.commit(files, kind="derive", whole=[plan.name], derived={plan.name: plan.made})
+                # Nothing is made of nothing, and takes no Spark.
+                has_rows = writer.lake.files(recipe(plan.name).needs)
+                files = _make(spark, writer, plan, how) if has_rows else []
+            writer.commit(
+                files,
+                kind="derive",
+                whole=[plan.name],
+                notes={"schemas": writer.lake.news([recipe(plan.name).table])},
+                derived={plan.name: plan.made},
+            )
             done += plan.size
             if progress is not None:
                 progress(done)
