@@ -225,9 +225,9 @@ class Connection(asyncio.BufferedProtocol):
         """Send what waits in the next turn of the loop, with what is written until then."""
         if not self._is_flush_due:
             self._is_flush_due = True
-            self._loop.call_soon(self._flush_now_due)
+            self._loop.call_soon(self._flush_due)
 
-    def _flush_now_due(self) -> None:
+    def _flush_due(self) -> None:
         self._is_flush_due = False
         self.flush()
 
