@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +20,70 @@ from wireloom.errors import OptionError
 from wireloom.formats.nais.board import BoardSession
 from wireloom.formats.nais.session import Acknowledged, ClientSession
 from wireloom.services._shell.addresses import Address
+from wireloom.services._shell.loops import new_loop
+from wireloom.services._shell.program import run_service
 from wireloom.services._shell.sections import TapSettings
 from wireloom.services._shell.side import SidePort
 from wireloom.services._shell.tasks import Tasks
-from wireloom.services.nais import JunctionSettings, parse_line, parse_route
+from wireloom.services.nais import Junction, JunctionSettings, parse_line, parse_route
 
 A, B = "a=tcp://127.0.0.1:0", "b=tcp://127.0.0.1:0"
 WS = "b=ws://127.0.0.1:0"
+
+
+def _blocking(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    return socket.create_connection((host, int(port)), 10)
+
+
+def test_who_connects_when_the_ready_line_is_there_gets_ids_in_that_order() -> None:
+    names = ("d", "c", "b", "a")
+
+    async def main() -> None:
+        lines = [f"{name}=tcp://127.0.0.1:0" for name in sorted(names)]
+        junction = Junction(junction_of(*lines, routes=("a-b", "b-c", "c-d")))
+        stop = asyncio.Event()
+        with ExitStack() as stack:
+
+            def ready(said: dict[str, Any]) -> None:
+                # Before the loop goes on, as others may do it on another processor.
+                for name in names:
+                    stack.enter_context(_blocking(said["lines"][name]))
+
+            async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+                group.create_task(run_service(junction, stop=stop, ready=ready))
+                await until(lambda: len(junction.sessions) == len(names))
+                found = {each["id"]: each["line"] for each in junction.status()["sessions"]}
+                stop.set()
+        assert found == {1: "d", 2: "c", 3: "b", 4: "a"}
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main())
+
+
+@pytest.mark.parametrize("make_loop", [new_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
+def test_what_is_sent_behind_a_new_connection_reaches_it(make_loop: Any) -> None:
+    async def main() -> None:
+        async with serving(junction_of(A, B)) as junction:
+            with _blocking(junction.addresses["a"]) as sender, ExitStack() as stack:
+                await until(lambda: len(junction.sessions) == 1)
+                for _ in range(10):
+                    # One after the other, and the loop sees both at once.
+                    there = stack.enter_context(_blocking(junction.addresses["b"]))
+                    sender.sendall(frame())
+                    here = asyncio.get_running_loop()
+                    there.setblocking(False)
+                    async with asyncio.timeout(10):
+                        assert await here.sock_recv(there, 100) == frame(sline=1)
+                # Whoever has gone meanwhile has said what it has said.
+                _blocking(junction.addresses["b"]).close()
+                sender.sendall(frame(type=11))
+                sender.close()
+                async with asyncio.timeout(10):
+                    assert (await here.sock_recv(there, 100))[1:3] == b"\x0b\x01"
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        runner.run(main())
 
 
 def test_frames_and_text_cross_and_many_of_them_stay_in_order() -> None:

@@ -38,6 +38,7 @@ from wireloom.services._shell.sections import LimitSettings, TlsSettings
 from wireloom.services.nrep import BlockingClient, BlockingSocket, Client, SocketWriter, Trust
 from wireloom.services.nrep import client as client_module
 from wireloom.services.nrep.balance import Balancer
+from wireloom.services.nrep.channels import Channel
 from wireloom.services.nrep.identity import kept_identity
 
 Reader = asyncio.StreamReader
@@ -457,6 +458,21 @@ def test_the_least_open_instance_is_asked_first() -> None:
     assert balancer.order([b"a", b"b", b"c"]) == [b"c", b"b", b"a"]
     balancer.closed(b"b")
     assert set(balancer.order([b"a", b"b", b"c"])[:2]) == {b"b", b"c"}
+
+
+def test_writes_are_gathered_for_a_turn_unless_they_are_for_now(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with served(tmp_path) as entry, two(entry) as (a, b):
+            await a.publish("echo", echo)
+            channel = await b.open_channel("echo", Channel)
+            assert channel.connection is not None
+            session = channel.connection.session
+            channel.write(b"later")
+            assert session.unsent > 0
+            channel.write_now(b"now")  # and what was written before
+            assert session.unsent == 0
+
+    run(main())
 
 
 @pytest.mark.slow

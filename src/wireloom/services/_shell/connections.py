@@ -87,6 +87,9 @@ class Hub:
         self._listeners: list[Listener[Peer]] = []
         self._entering: set[Peer] = set()
         """Connections whose TLS handshake is under way; they count, too."""
+        self.newest: Peer | None = None
+        """The last connection without TLS that was accepted, until it is open: some turns of the
+        loop. What others say in them was said after it had connected."""
         self._by_host: Multiset[str] = Multiset()
 
     async def listen(
@@ -124,6 +127,8 @@ class Hub:
             peer.remote = remote
             self._entering.add(peer)
             self._by_host[remote.host] += 1
+            if tls is None:
+                self.newest = peer
             return peer
 
         def entered(peer: Peer, error: OSError | None) -> None:
@@ -136,12 +141,18 @@ class Hub:
         self._listeners = [*(each for each in self._listeners if each.sockets), listener]
         return listener
 
+    def is_entering(self, peer: Peer) -> bool:
+        """Whether it was accepted and is not open yet."""
+        return peer in self._entering
+
     def count_refused(self, remote: Address, reason: str) -> None:
         """A connection was not let in."""
         self.metrics.refused.labels(reason).inc()
         log.warning("refused", service=self.name, peer=str(remote), reason=reason)
 
     def _leave(self, peer: Peer) -> None:
+        if peer is self.newest:
+            self.newest = None
         if peer in self._entering:
             self._entering.remove(peer)
             self._forget(peer.remote.host)

@@ -108,6 +108,9 @@ async def run_service(
         if settings.metrics is not None:
             said["metrics"] = str(await side.start(settings.metrics, tasks))
         is_serving = True
+        # One turn, in which the loop begins to watch what listens: who reads the line and connects
+        # to several addresses at once is then taken in that order.
+        await asyncio.sleep(0)
         log.info("ready", **said)
         if ready is not None:
             ready(said)

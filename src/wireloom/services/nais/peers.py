@@ -69,6 +69,8 @@ class TcpPeer(Peer):
         self._deadline: asyncio.TimerHandle | None = None
         self._unrouted = b""
         self._is_held = False
+        self._behind: Peer | None = None
+        """A connection that was there before what has come, and has no session yet."""
         self.session = 0
 
     def _is_incoming(self) -> bool:
@@ -131,13 +133,20 @@ class TcpPeer(Peer):
         """Route it."""
         self._line.received_bytes += len(data)
         self._unrouted = data
+        self._behind = self.hub.newest
         self._route()
 
     def _route(self) -> None:
         """Route what has come, but not for long: a flood of small records is for others, too.
 
-        What is left then waits, and the peer with it, until they had their turn.
+        What is left then waits, and the peer with it, until they had their turn. So does what came
+        behind a new connection: that one is to have it, too.
         """
+        if self._behind is not None:
+            if self.hub.is_entering(self._behind):
+                self._wait()
+                return
+            self._behind = None
         junction, data, pos = self._junction, self._unrouted, 0
         until = time.monotonic() + _TURN_S
         while self.session and pos < len(data):
@@ -145,10 +154,7 @@ class TcpPeer(Peer):
             pos += _SLICE_BYTES
             if time.monotonic() > until and pos < len(data):
                 self._unrouted = data[pos:]
-                if not self._is_held:
-                    self._is_held = True
-                    self.hold_reading()
-                asyncio.get_running_loop().call_soon(self._route)
+                self._wait()
                 break
         else:
             self._unrouted = b""
@@ -156,6 +162,13 @@ class TcpPeer(Peer):
                 self._is_held = False
                 self.resume_reading()
         junction.flush()
+
+    def _wait(self) -> None:
+        """Go on with `_route` when others had their turn."""
+        if not self._is_held:
+            self._is_held = True
+            self.hold_reading()
+        asyncio.get_running_loop().call_soon(self._route)
 
     def writable(self) -> None:
         """Go on where the transport had enough."""
@@ -177,6 +190,9 @@ class TcpPeer(Peer):
         if self._deadline is not None:
             self._deadline.cancel()
         if self.session:
+            if self._unrouted:
+                self._junction.receive(self.session, self._unrouted)
+                self._unrouted = b""
             session, self.session = self.session, 0
             self._junction.leave(session)
 

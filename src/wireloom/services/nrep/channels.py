@@ -69,11 +69,22 @@ class Channel:
         return connection is not None and connection.session.can_half_close(self.socket_id)
 
     def write(self, data: bytes) -> None:
-        """Send bytes.
+        """Send bytes, with what others write in this turn of the loop.
 
         Raises:
             ConnectionClosed: it has ended.
         """
+        self._write(data).flush_soon()
+
+    def write_now(self, data: bytes) -> None:
+        """The same at once.
+
+        Raises:
+            ConnectionClosed: it has ended.
+        """
+        self._write(data).flush()
+
+    def _write(self, data: bytes) -> Connection:
         connection = self.connection
         if connection is None or self.is_ended:
             raise ConnectionClosed("the socket is closed")
@@ -81,7 +92,7 @@ class Channel:
             connection.session.send(self.socket_id, data)
         except StateError as error:
             raise ConnectionClosed(error.reason) from error
-        connection.flush_soon()
+        return connection
 
     def half_close(self) -> None:
         """Send no more.

@@ -1,7 +1,7 @@
 """One connection to an entry point: the client session of `wireloom.formats.nrep` on an event loop.
 
-Writes of all its sockets are gathered until everything that has arrived was looked at, and sent
-together.
+What arrived together is looked at together, and what that gave to send goes out at its end; so do
+the bytes of a forwarder. Other writes are gathered for one turn of the loop.
 """
 
 from __future__ import annotations
@@ -39,13 +39,16 @@ from wireloom.services.nrep.channels import Channel, Offer
 
 __all__ = ["Connection"]
 
+_READ_BYTES = 256 * 1024
+"""Read at once, into memory that is kept: a loop that makes bytes of what TLS may hold has the
+system map and unmap as much each time, for a few bytes, too."""
 _HIGH_BYTES = 256 * 1024
 """Bytes that may wait in the socket's buffer before channels are full."""
 _JOINED_BYTES = 64 * 1024
 """Parts that are no more than this together are copied into one: a write costs more."""
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """A connection on which the entry point has said, or will say, Hello.
 
     Args:
@@ -85,6 +88,7 @@ class Connection(asyncio.Protocol):
         self._is_flush_due = False
         self._settled: asyncio.Future[None] | None = None
         self._unread = 0
+        self._room = memoryview(bytearray(_READ_BYTES))
 
     # -- requests
 
@@ -218,13 +222,17 @@ class Connection(asyncio.Protocol):
     # -- bytes
 
     def flush_soon(self) -> None:
-        """Send what waits once everything that has arrived was looked at."""
+        """Send what waits in the next turn of the loop, with what is written until then."""
         if not self._is_flush_due:
             self._is_flush_due = True
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self._flush_due)
 
-    def _flush(self) -> None:
+    def _flush_due(self) -> None:
         self._is_flush_due = False
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what waits now."""
         parts = self.session.parts_to_send()
         if not parts or self.transport is None or self.transport.is_closing():
             return
@@ -258,7 +266,7 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """End it from this side, behind what was written."""
-        self._flush()
+        self.flush()
         if self.transport is not None:
             self.transport.close()
 
@@ -281,11 +289,15 @@ class Connection(asyncio.Protocol):
             self.session.close()
             transport.abort()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Called by the event loop, to read into."""
+        return self._room
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Called by the event loop."""
         self.heard_at = now = time.monotonic()
-        self._dispatch(self.session.receive(data, now))
-        self.flush_soon()
+        self._dispatch(self.session.receive(self._room[:nbytes], now))
+        self.flush()
         if self._settled is not None and not self.session.has_waiting:
             self._settled.set_result(None)
             self._settled = None

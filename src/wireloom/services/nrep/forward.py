@@ -176,7 +176,7 @@ class _Local(asyncio.Protocol):
             transport.pause_reading()
             return
         try:
-            channel.write(data)
+            channel.write_now(data)
         except ConnectionClosed:
             self.reset()
             return
