@@ -1,5 +1,5 @@
 cdef class Layouts:
-    cdef Py_ssize_t slots, used, room, most, turn, slot, made, begin, word, word_end
+    cdef Py_ssize_t most_slots, slots, used, room, most, turn, slot, made, begin, word, word_end
     cdef bint is_fixed
     cdef unsigned long long signature
     cdef int[::1] by_size, heads, misses, patience, nexts, sizes, kinds, hits, counts, seen, segments, segment_sizes
@@ -8,6 +8,7 @@ cdef class Layouts:
     cdef int[::1] position, name, size, decimals, numbers
     cdef signed char[::1] type
     cdef unsigned char[::1] low, high
+    cdef void grow(self) noexcept with gil
     cdef int kind_of(self, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
     cdef Py_ssize_t find(self, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
     cdef Py_ssize_t search(self, const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) noexcept nogil

@@ -9,13 +9,15 @@ first, and the names of the first fields which others.
 
 from __future__ import annotations
 
-from mmap import ACCESS_COPY, PAGESIZE, mmap
-
 from wireloom.kernel import shim as cython
 from wireloom.kernel.primitives import is_alike, low_bytes, u8
+from wireloom.kernel.walk.names import longer
 
 __all__: list[str] = []
 
+_FEWEST = cython.declare(cython.Py_ssize_t, 16)
+_GROWTH = cython.declare(cython.Py_ssize_t, 4)
+"""The slots at first, and how many times as many there are when these are full."""
 _KINDS = cython.declare(cython.int, 256)
 """Chains of layouts: one for each kind, as far as kinds do not share a number."""
 _TRIED = cython.declare(cython.int, 64)
@@ -38,81 +40,92 @@ LONGEST_TEXT = cython.declare(cython.Py_ssize_t, 64)
 """Bytes of a text, with its NUL, that may have any size."""
 
 
-def zeros(code: str, count: int) -> memoryview:
-    """So many numbers; those that are never used take no memory and no time.
-
-    What another process that is forked off writes there is not seen here.
-    """
-    size = memoryview(b"").cast(code).itemsize * max(1, count)
-    few = size <= PAGESIZE
-    return memoryview(bytearray(size) if few else mmap(-1, size, access=ACCESS_COPY)).cast(code)
-
-
 @cython.final
 @cython.cclass
 class Layouts:
-    """A table of layouts; the number of slots is a power of two."""
+    """A table of layouts; it grows when it is full."""
 
     def __init__(self, slots: int, words: int, fields: int) -> None:
         """Room for messages of so many words of eight bytes, and so many fields.
 
         Args:
-            slots: how many layouts.
+            slots: how many layouts at most, a power of two.
             words: those of the longest message.
             fields: how many of them have facts, which `layoutrows` puts here.
         """
-        self.slots = slots
-        self.used = 0
+        self.most_slots = slots
+        self.slots = self.used = 0
         self.room = words
         self.most = fields
         # Which slot was found last for a message of a size.
-        self.by_size = memoryview(bytearray(4 * (8 * words + 1))).cast("i")
+        self.by_size = longer(b"", "i", 8 * words + 1, 0)
         # Of each chain: one more than its first slot, the messages that were missed, and how many
         # it takes before a new layout takes the place of another.
-        self.heads = memoryview(bytearray(4 * _KINDS)).cast("i")
-        self.misses = memoryview(bytearray(4 * _KINDS)).cast("i")
-        self.patience = memoryview(bytearray(4 * _KINDS)).cast("i")
+        self.heads = longer(b"", "i", _KINDS, 0)
+        self.misses = longer(b"", "i", _KINDS, 0)
+        self.patience = longer(b"", "i", _KINDS, 0)
         for index in range(_KINDS):
             self.patience[index] = _PATIENCE
         # The slot to replace next.
         self.turn = 0
         # Of each slot; one without segments is free. `nexts` is one more than the next in its
         # chain, `sizes` that of its messages if it is the same for all.
-        self.nexts = memoryview(bytearray(4 * max(1, slots))).cast("i")
-        self.sizes = memoryview(bytearray(4 * max(1, slots))).cast("i")
-        self.kinds = memoryview(bytearray(4 * max(1, slots))).cast("i")
-        self.hits = memoryview(bytearray(4 * max(1, slots))).cast("i")
-        self.counts = memoryview(bytearray(4 * max(1, slots))).cast("i")
-        self.seen = memoryview(bytearray(4 * max(1, slots))).cast("i")
-        self.segments = memoryview(bytearray(4 * max(1, slots))).cast("i")
-        self.signatures = memoryview(bytearray(8 * max(1, slots))).cast("Q")
-        self.segment_sizes = memoryview(bytearray(4 * max(1, slots * _SEGMENTS))).cast("i")
-        self.words = zeros("Q", slots * words)
-        self.masks = zeros("Q", slots * words)
+        self.nexts = self.sizes = self.kinds = self.hits = longer(b"", "i", 1, 0)
+        self.segments = self.segment_sizes = self.counts = self.nexts
+        self.signatures = self.words = self.masks = longer(b"", "Q", 1, 0)
+        # What the rows of a message have in common with those of the last one.
+        self.seen = self.name = self.size = self.nexts
+        self.type = longer(b"", "b", 1, 0)
+        self.low = self.high = longer(b"", "B", 1, 0)
+        self.hint = longer(b"", "q", 1, 0)
+        # Where values are: first the decimals, then other numbers, then texts.
+        self.places = self.signatures
+        self.decimals = self.numbers = self.nexts
+        self.widen(min(slots, _FEWEST))
+        self.position = longer(b"", "i", fields, 0)
+        for index in range(fields):
+            self.position[index] = index
+        self.new_places = longer(b"", "Q", fields, 0)
         # Where the segments of the message found last begin.
-        self.begins = memoryview(bytearray(8 * _SEGMENTS)).cast("q")
+        self.begins = longer(b"", "q", _SEGMENTS, 0)
         # The layout that is being made: its slot, whether texts keep their sizes, its segments so
         # far, and where the next one begins in the message and in `words`, with room up to
         # `word_end`. The signature is that of the bytes so far, without the sizes of texts.
         self.slot = self.made = self.begin = self.word = self.word_end = 0
         self.is_fixed = True
         self.signature = 0
-        # What the rows of a message have in common with those of the last one.
-        self.position = memoryview(bytearray(4 * max(1, fields))).cast("i")
-        for index in range(fields):
-            self.position[index] = index
-        rows = slots * fields
-        self.name = zeros("i", rows)
-        self.size = zeros("i", rows)
-        self.type = zeros("b", rows)
-        self.low = zeros("B", rows)
-        self.high = zeros("B", rows)
-        self.hint = zeros("q", rows)
-        # Where values are: first the decimals, then other numbers, then texts.
-        self.places = zeros("Q", rows)
-        self.new_places = memoryview(bytearray(8 * max(1, fields))).cast("Q")
-        self.decimals = memoryview(bytearray(4 * max(1, slots))).cast("i")
-        self.numbers = memoryview(bytearray(4 * max(1, slots))).cast("i")
+
+    def widen(self, slots: int) -> None:
+        """Make room for so many layouts; those that are known are kept."""
+        count = self.slots
+        self.nexts = longer(self.nexts, "i", slots, count)
+        self.sizes = longer(self.sizes, "i", slots, count)
+        self.kinds = longer(self.kinds, "i", slots, count)
+        self.hits = longer(self.hits, "i", slots, count)
+        self.counts = longer(self.counts, "i", slots, count)
+        self.seen = longer(self.seen, "i", slots, count)
+        self.segments = longer(self.segments, "i", slots, count)
+        self.signatures = longer(self.signatures, "Q", slots, count)
+        self.decimals = longer(self.decimals, "i", slots, count)
+        self.numbers = longer(self.numbers, "i", slots, count)
+        size = _SEGMENTS
+        self.segment_sizes = longer(self.segment_sizes, "i", slots * size, count * size)
+        size = self.room
+        self.words = longer(self.words, "Q", slots * size, count * size)
+        self.masks = longer(self.masks, "Q", slots * size, count * size)
+        size = self.most
+        self.name = longer(self.name, "i", slots * size, count * size)
+        self.size = longer(self.size, "i", slots * size, count * size)
+        self.type = longer(self.type, "b", slots * size, count * size)
+        self.low = longer(self.low, "B", slots * size, count * size)
+        self.high = longer(self.high, "B", slots * size, count * size)
+        self.hint = longer(self.hint, "q", slots * size, count * size)
+        self.places = longer(self.places, "Q", slots * size, count * size)
+        self.slots = slots
+
+    def grow(self):
+        """Make room for more layouts, for which the compiled kernel calls the interpreter."""
+        self.widen(min(self.most_slots, _GROWTH * self.slots))
 
     def kind_of(self, data, pos, end):
         """A number that messages have in common whose first two fields have the same names.
@@ -232,7 +245,7 @@ class Layouts:
             return False
         chain = self.kind_of(data, pos, end) & _KINDS - 1
         self.misses[chain] += 1
-        if self.used < self.slots:
+        if self.used < self.most_slots:
             return self.misses[chain] > 0
         return self.misses[chain] >= self.patience[chain]
 
@@ -249,6 +262,9 @@ class Layouts:
         """The next slot in turn that is free, or was not found since its last turn."""
         slot: cython.Py_ssize_t
         self.misses[chain] = 0
+        if self.used == self.slots < self.most_slots:
+            self.turn = self.slots
+            self.grow()
         while self.segments[self.turn] and self.hits[self.turn] == _FOUND_LATELY:
             self.hits[self.turn] = _FOUND_ONCE
             self.turn = self.turn + 1 & self.slots - 1

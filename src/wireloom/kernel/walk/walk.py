@@ -14,7 +14,7 @@ from wireloom.kernel.rows.fieldrows import FieldRows
 from wireloom.kernel.rows.messagerows import MessageRows
 from wireloom.kernel.rows.widerows import WideRows
 from wireloom.kernel.walk.headercache import HeaderCache
-from wireloom.kernel.walk.layouts import Layouts, zeros
+from wireloom.kernel.walk.layouts import Layouts
 from wireloom.kernel.walk.names import FULL, Names
 from wireloom.kernel.walk.texts import Dates
 
@@ -130,7 +130,7 @@ class Walk:
         self.array_sizes = memoryview(bytearray(4 * MOST_LEVELS)).cast("i")
         self.elements = memoryview(bytearray(4 * MOST_LEVELS)).cast("i")
         self.bases = memoryview(bytearray(4 * MOST_LEVELS)).cast("i")
-        self.level_names = zeros("i", MOST_NAMES)
+        self.level_names = memoryview(bytearray(4 * MOST_NAMES)).cast("i")
         self.path_text = memoryview(bytearray(4096))
         self.need = 0
         self.stream = 0
