@@ -11,21 +11,27 @@ from __future__ import annotations
 
 from wireloom.kernel import shim as cython
 from wireloom.kernel.primitives import is_alike, low_bytes, u8
+from wireloom.kernel.walk.names import longer
 
 __all__: list[str] = []
 
-_WAYS = cython.declare(cython.int, 16)
-"""Slots that messages share whose first two fields have the same names."""
+_FEWEST = cython.declare(cython.Py_ssize_t, 16)
+_GROWTH = cython.declare(cython.Py_ssize_t, 4)
+"""The slots at first, and how many times as many there are when these are full."""
+_KINDS = cython.declare(cython.int, 256)
+"""Chains of layouts: one for each kind, as far as kinds do not share a number."""
+_TRIED = cython.declare(cython.int, 64)
+"""Layouts that a message is compared with, at most."""
 _SEGMENTS = cython.declare(cython.int, 16)
 """The most segments; texts after these keep their sizes."""
-_MESSAGE_SIZES = cython.declare(cython.int, 256)
-"""Message sizes for which the layout found last is remembered."""
 _PATIENCE = cython.declare(cython.int, 8)
-"""Messages in a row that match no layout before a new one replaces an old one."""
+"""Messages that match no layout before a new one replaces an old one."""
 _MOST_PATIENCE = cython.declare(cython.int, 4096)
 """The most of these, for layouts that never come again: the number doubles each time."""
 _RESPITE = cython.declare(cython.int, 100)
 """Messages to wait before trying again where a layout could not be kept."""
+_FOUND_ONCE = cython.declare(cython.int, 1)
+_FOUND_LATELY = cython.declare(cython.int, 2)
 _BYTE = cython.declare(cython.ulonglong, 0xFF)
 _LAYOUT_BITS = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 _LAYOUT_SPREAD = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)
@@ -37,60 +43,89 @@ LONGEST_TEXT = cython.declare(cython.Py_ssize_t, 64)
 @cython.final
 @cython.cclass
 class Layouts:
-    """A table of layouts; the number of slots is a power of two."""
+    """A table of layouts; it grows when it is full."""
 
     def __init__(self, slots: int, words: int, fields: int) -> None:
         """Room for messages of so many words of eight bytes, and so many fields.
 
         Args:
-            slots: how many layouts.
+            slots: how many layouts at most, a power of two.
             words: those of the longest message.
             fields: how many of them have facts, which `layoutrows` puts here.
         """
-        self.sets = slots // _WAYS
+        self.most_slots = slots
+        self.slots = self.used = 0
         self.room = words
         self.most = fields
-        places, rows, sets = max(1, slots * words), max(1, slots * fields), max(1, self.sets)
-        self.by_size = memoryview(bytearray(4 * _MESSAGE_SIZES)).cast("i")
-        # Of each set of slots: the messages that were missed, and the slot to replace next.
-        self.misses = memoryview(bytearray(4 * sets)).cast("i")
-        self.patience = memoryview(bytearray(4 * sets)).cast("i")
-        self.turns = memoryview(bytearray(4 * sets)).cast("i")
-        for index in range(sets):
+        # Which slot was found last for a message of a size.
+        self.by_size = longer(b"", "i", 8 * words + 1, 0)
+        # Of each chain: one more than its first slot, the messages that were missed, and how many
+        # it takes before a new layout takes the place of another.
+        self.heads = longer(b"", "i", _KINDS, 0)
+        self.misses = longer(b"", "i", _KINDS, 0)
+        self.patience = longer(b"", "i", _KINDS, 0)
+        for index in range(_KINDS):
             self.patience[index] = _PATIENCE
-        # Of each slot; one without segments is free.
-        self.kinds = memoryview(bytearray(4 * max(1, slots))).cast("i")
-        self.hits = memoryview(bytearray(4 * max(1, slots))).cast("i")
-        self.counts = memoryview(bytearray(4 * max(1, slots))).cast("i")
-        self.seen = memoryview(bytearray(4 * max(1, slots))).cast("i")
-        self.segments = memoryview(bytearray(4 * max(1, slots))).cast("i")
-        self.signatures = memoryview(bytearray(8 * max(1, slots))).cast("Q")
-        self.segment_sizes = memoryview(bytearray(4 * max(1, slots * _SEGMENTS))).cast("i")
-        self.words = memoryview(bytearray(8 * places)).cast("Q")
-        self.masks = memoryview(bytearray(8 * places)).cast("Q")
+        # The slot to replace next.
+        self.turn = 0
+        # Of each slot; one without segments is free. `nexts` is one more than the next in its
+        # chain, `sizes` that of its messages if it is the same for all.
+        self.nexts = self.sizes = self.kinds = self.hits = longer(b"", "i", 1, 0)
+        self.segments = self.segment_sizes = self.counts = self.nexts
+        self.signatures = self.words = self.masks = longer(b"", "Q", 1, 0)
+        # What the rows of a message have in common with those of the last one.
+        self.seen = self.name = self.size = self.nexts
+        self.type = longer(b"", "b", 1, 0)
+        self.low = self.high = longer(b"", "B", 1, 0)
+        self.hint = longer(b"", "q", 1, 0)
+        # Where values are: first the decimals, then other numbers, then texts.
+        self.places = self.signatures
+        self.decimals = self.numbers = self.nexts
+        self.widen(min(slots, _FEWEST))
+        self.position = longer(b"", "i", fields, 0)
+        for index in range(fields):
+            self.position[index] = index
+        self.new_places = longer(b"", "Q", fields, 0)
         # Where the segments of the message found last begin.
-        self.begins = memoryview(bytearray(8 * _SEGMENTS)).cast("q")
+        self.begins = longer(b"", "q", _SEGMENTS, 0)
         # The layout that is being made: its slot, whether texts keep their sizes, its segments so
         # far, and where the next one begins in the message and in `words`, with room up to
         # `word_end`. The signature is that of the bytes so far, without the sizes of texts.
         self.slot = self.made = self.begin = self.word = self.word_end = 0
         self.is_fixed = True
         self.signature = 0
-        # What the rows of a message have in common with those of the last one.
-        self.position = memoryview(bytearray(4 * max(1, fields))).cast("i")
-        for index in range(fields):
-            self.position[index] = index
-        self.name = memoryview(bytearray(4 * rows)).cast("i")
-        self.size = memoryview(bytearray(4 * rows)).cast("i")
-        self.type = memoryview(bytearray(rows)).cast("b")
-        self.low = memoryview(bytearray(rows))
-        self.high = memoryview(bytearray(rows))
-        self.hint = memoryview(bytearray(8 * rows)).cast("q")
-        # Where values are: first the decimals, then other numbers, then texts.
-        self.places = memoryview(bytearray(8 * rows)).cast("Q")
-        self.new_places = memoryview(bytearray(8 * max(1, fields))).cast("Q")
-        self.decimals = memoryview(bytearray(4 * max(1, slots))).cast("i")
-        self.numbers = memoryview(bytearray(4 * max(1, slots))).cast("i")
+
+    def widen(self, slots: int) -> None:
+        """Make room for so many layouts; those that are known are kept."""
+        count = self.slots
+        self.nexts = longer(self.nexts, "i", slots, count)
+        self.sizes = longer(self.sizes, "i", slots, count)
+        self.kinds = longer(self.kinds, "i", slots, count)
+        self.hits = longer(self.hits, "i", slots, count)
+        self.counts = longer(self.counts, "i", slots, count)
+        self.seen = longer(self.seen, "i", slots, count)
+        self.segments = longer(self.segments, "i", slots, count)
+        self.signatures = longer(self.signatures, "Q", slots, count)
+        self.decimals = longer(self.decimals, "i", slots, count)
+        self.numbers = longer(self.numbers, "i", slots, count)
+        size = _SEGMENTS
+        self.segment_sizes = longer(self.segment_sizes, "i", slots * size, count * size)
+        size = self.room
+        self.words = longer(self.words, "Q", slots * size, count * size)
+        self.masks = longer(self.masks, "Q", slots * size, count * size)
+        size = self.most
+        self.name = longer(self.name, "i", slots * size, count * size)
+        self.size = longer(self.size, "i", slots * size, count * size)
+        self.type = longer(self.type, "b", slots * size, count * size)
+        self.low = longer(self.low, "B", slots * size, count * size)
+        self.high = longer(self.high, "B", slots * size, count * size)
+        self.hint = longer(self.hint, "q", slots * size, count * size)
+        self.places = longer(self.places, "Q", slots * size, count * size)
+        self.slots = slots
+
+    def grow(self):
+        """Make room for more layouts, for which the compiled kernel calls the interpreter."""
+        self.widen(min(self.most_slots, _GROWTH * self.slots))
 
     def kind_of(self, data, pos, end):
         """A number that messages have in common whose first two fields have the same names.
@@ -109,24 +144,60 @@ class Layouts:
         """The slot with the layout of the message ``data[pos:end]``; -1 if none has it."""
         size: cython.Py_ssize_t = end - pos
         slot: cython.Py_ssize_t
-        first: cython.Py_ssize_t
-        kind: cython.int
         if size > 8 * self.room or size <= 0:
             return -1
-        slot = self.by_size[size & _MESSAGE_SIZES - 1]
+        slot = self.by_size[size]
         if not self.is_like(slot, data, pos, end):
-            kind = self.kind_of(data, pos, end)
-            first = _WAYS * (kind & self.sets - 1)
-            for slot in range(first, first + _WAYS):
-                if self.kinds[slot] == kind and self.is_like(slot, data, pos, end):
-                    self.by_size[size & _MESSAGE_SIZES - 1] = cython.cast(cython.int, slot)
-                    break
-            else:
+            slot = self.search(data, pos, end)
+            if slot < 0:
                 return -1
-        if self.misses[slot // _WAYS] > 0:
-            self.misses[slot // _WAYS] = 0
-        self.hits[slot] = 1
+            self.by_size[size] = cython.cast(cython.int, slot)
+        if self.hits[slot] != _FOUND_LATELY:
+            if self.hits[slot] == 0:
+                # It was not kept in vain.
+                self.patience[self.kinds[slot] & _KINDS - 1] = _PATIENCE
+            self.hits[slot] = _FOUND_LATELY
         return slot
+
+    def search(self, data, pos, end):
+        """The slot with the layout of a message, by its kind; it is then the first of its chain."""
+        kind: cython.int = self.kind_of(data, pos, end)
+        size: cython.Py_ssize_t = end - pos
+        before: cython.int = 0
+        at: cython.int = self.heads[kind & _KINDS - 1]
+        tried: cython.int = 0
+        while at and tried < _TRIED:
+            if self.kinds[at - 1] == kind and (
+                self.sizes[at - 1] == size or self.sizes[at - 1] == 0
+            ):
+                tried += 1
+                if self.is_like(at - 1, data, pos, end):
+                    if before:
+                        self.nexts[before - 1] = self.nexts[at - 1]
+                        self.link(at - 1)
+                    return at - 1
+            before = at
+            at = self.nexts[at - 1]
+        return -1
+
+    def link(self, slot):
+        """Make a slot the first of its chain."""
+        chain: cython.int = self.kinds[slot] & _KINDS - 1
+        self.nexts[slot] = self.heads[chain]
+        self.heads[chain] = cython.cast(cython.int, slot + 1)
+
+    def drop(self, slot):
+        """Forget the layout of a slot."""
+        chain: cython.int = self.kinds[slot] & _KINDS - 1
+        at: cython.int = self.heads[chain]
+        if at == slot + 1:
+            self.heads[chain] = self.nexts[slot]
+        else:
+            while self.nexts[at - 1] != slot + 1:
+                at = self.nexts[at - 1]
+            self.nexts[at - 1] = self.nexts[slot]
+        self.segments[slot] = 0
+        self.used -= 1
 
     def is_like(self, slot, data, pos, end):
         """Whether a message has the layout of a slot; `begins` then says where its segments are."""
@@ -137,8 +208,6 @@ class Layouts:
         stop: cython.Py_ssize_t
         size: cython.Py_ssize_t
         found: cython.bint
-        if self.segments[slot] == 1 and self.segment_sizes[segment] != end - pos:
-            return False
         while segment < last:
             size = self.segment_sizes[segment]
             stop = pos + size
@@ -171,28 +240,39 @@ class Layouts:
 
     def is_due(self, data, pos, end):
         """Whether to keep the layout of a message, which was not found."""
-        ways: cython.Py_ssize_t
-        slot: cython.Py_ssize_t
+        chain: cython.int
         if end - pos > 8 * self.room or end <= pos:
             return False
-        ways = self.kind_of(data, pos, end) & self.sets - 1
-        self.misses[ways] += 1
-        if self.misses[ways] <= 0:
-            return False
-        for slot in range(_WAYS * ways, _WAYS * (ways + 1)):
-            if self.segments[slot] == 0:
-                return True
-        return self.misses[ways] >= self.patience[ways]
+        chain = self.kind_of(data, pos, end) & _KINDS - 1
+        self.misses[chain] += 1
+        if self.used < self.most_slots:
+            return self.misses[chain] > 0
+        return self.misses[chain] >= self.patience[chain]
 
     def start(self, data, pos, end):
         """Begin to keep a layout: no byte counts yet, and nothing is found before `finish`."""
         kind: cython.int = self.kind_of(data, pos, end)
-        slot: cython.Py_ssize_t = self.choose(kind & self.sets - 1)
-        self.slot = slot
-        self.kinds[slot] = kind
-        self.segments[slot] = 0
-        self.hits[slot] = 0
+        self.slot = self.choose(kind & _KINDS - 1)
+        self.kinds[self.slot] = kind
+        self.hits[self.slot] = 0
         self.begin_at(pos, True)
+        return self.slot
+
+    def choose(self, chain):
+        """The next slot in turn that is free, or was not found since its last turn."""
+        slot: cython.Py_ssize_t
+        self.misses[chain] = 0
+        if self.used == self.slots < self.most_slots:
+            self.turn = self.slots
+            self.grow()
+        while self.segments[self.turn] and self.hits[self.turn] == _FOUND_LATELY:
+            self.hits[self.turn] = _FOUND_ONCE
+            self.turn = self.turn + 1 & self.slots - 1
+        slot = self.turn
+        self.turn = slot + 1 & self.slots - 1
+        if self.segments[slot]:
+            self.patience[chain] = min(_MOST_PATIENCE, 2 * self.patience[chain])
+            self.drop(slot)
         return slot
 
     def begin_at(self, pos, is_fixed):
@@ -212,36 +292,15 @@ class Layouts:
 
         That one is given up, and this one begins again, at `pos`, for texts of any size.
         """
-        slot: cython.Py_ssize_t
-        first: cython.Py_ssize_t = self.slot - self.slot % _WAYS
-        for slot in range(first, first + _WAYS):
-            if self.segments[slot] and self.signatures[slot] == self.signature:
-                self.segments[slot] = 0
+        kind: cython.int = self.kinds[self.slot]
+        at: cython.int = self.heads[kind & _KINDS - 1]
+        while at:
+            if self.kinds[at - 1] == kind and self.signatures[at - 1] == self.signature:
+                self.drop(at - 1)
                 self.begin_at(pos, False)
                 return True
+            at = self.nexts[at - 1]
         return False
-
-    def choose(self, ways):
-        """The slot for a new layout: a free one, else one whose layout does not recur, in turn."""
-        first: cython.Py_ssize_t = _WAYS * ways
-        slot: cython.Py_ssize_t
-        turn: cython.int
-        self.misses[ways] = 0
-        for slot in range(first, first + _WAYS):
-            if self.segments[slot] == 0:
-                return slot
-        for turn in range(_WAYS):
-            slot = first + (self.turns[ways] + turn) % _WAYS
-            if not self.hits[slot]:
-                # It was kept in vain.
-                self.patience[ways] = min(_MOST_PATIENCE, 2 * self.patience[ways])
-                break
-            self.hits[slot] = 0
-        else:
-            self.patience[ways] = _PATIENCE
-            slot = first + self.turns[ways]
-        self.turns[ways] = (cython.cast(cython.int, slot - first) + 1) % _WAYS
-        return slot
 
     def cover(self, data, first, last):
         """Make the bytes of the message from `first` up to `last` part of the layout."""
@@ -300,13 +359,17 @@ class Layouts:
 
     def give_up(self):
         """This layout cannot be kept: do not try the next ones that start like it."""
-        self.misses[self.slot // _WAYS] = -_RESPITE
+        self.misses[self.kinds[self.slot] & _KINDS - 1] = -_RESPITE
 
     def finish(self, data, end, count):
         """Finish a layout of so many fields: from now on it is found, if there was room for it."""
+        slot: cython.Py_ssize_t = self.slot
         if self.made < _SEGMENTS and self.cut(data, end, end):
-            self.segments[self.slot] = self.made
-            self.signatures[self.slot] = self.signature
-            self.counts[self.slot] = cython.cast(cython.int, count)
+            self.segments[slot] = self.made
+            self.sizes[slot] = self.segment_sizes[slot * _SEGMENTS] if self.made == 1 else 0
+            self.signatures[slot] = self.signature
+            self.counts[slot] = cython.cast(cython.int, count)
+            self.link(slot)
+            self.used += 1
         else:
             self.give_up()

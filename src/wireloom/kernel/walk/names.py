@@ -8,6 +8,7 @@ the caller, who is told by `FULL`.
 from __future__ import annotations
 
 import secrets
+from struct import calcsize
 from typing import Any
 
 from wireloom.kernel import shim as cython
@@ -35,8 +36,8 @@ def folded_product(a, b):
 
 def longer(old: Any, code: str, size: int, count: int) -> memoryview:
     """An array of `size` numbers, the first `count` copied from an old one."""
-    new = memoryview(bytearray((8 if code == "Q" else 4) * size)).cast(code)
-    if count < len(old):
+    new = memoryview(bytearray(calcsize(code) * max(1, size))).cast(code)
+    if count:
         new[:count] = old[:count]
     return new
 
