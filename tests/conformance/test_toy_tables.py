@@ -275,6 +275,7 @@ def test_tcp_in_pcapng_goes_through_the_pipeline_into_a_lake(
         "quarantined": 0,
         "gap": 0,
         "duplicate": 0,
+        "left_out": 0,
         "missing": 0,
         "frames": 40,
     }

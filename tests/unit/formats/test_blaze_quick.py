@@ -38,6 +38,9 @@ from wireloom.formats.blaze.session import (
     ClientSettings,
     EventIds,
     ServerSession,
+    SessionEvent,
+    TransactionRequested,
+    TxId,
 )
 from wireloom.formats.blaze.session.quick import Numbers
 from wireloom.formats.blaze.session.server import ServerSettings
@@ -336,16 +339,20 @@ def numbered(prid: int) -> bytes:
     return bytes(raw)
 
 
+def accepted(events: list[SessionEvent]) -> list[TxId]:
+    return [event.txid for event in events if isinstance(event, TransactionRequested)]
+
+
 def test_the_ids_that_were_answered_last_are_remembered() -> None:
     session = connected(max_completed=3)
     data = b"".join(map(numbered, range(1, 6)))
-    ids = [event.txid for event in session.receive(data, 1.0)]  # type: ignore[attr-defined]
+    ids = accepted(session.receive(data, 1.0))
     session.respond_all(ids[:4], [Answer()] * 4, 1.0, print)
     session.respond(ids[4], 1.0)
     assert session.flying == 0
     assert len(session.data_to_send()) == 5 * 24
     again = session.receive(data, 2.0)
-    assert [event.txid[3] for event in again] == [1, 2]  # type: ignore[attr-defined]
+    assert [txid[3] for txid in accepted(again)] == [1, 2]
     refused = session.data_to_send()
     assert len(refused) == 3 * 24
     assert refused[:8].hex() == "05870000400000c9"  # TXKO 201
@@ -355,14 +362,14 @@ def test_an_id_that_flies_is_refused_in_one_chunk_with_the_first() -> None:
     session = connected()
     data = b"".join(map(numbered, (1, 2, 1, 3)))
     events = session.receive(data, 1.0)
-    assert [event.txid[3] for event in events] == [1, 2, 3]  # type: ignore[attr-defined]
+    assert [txid[3] for txid in accepted(events)] == [1, 2, 3]
     assert session.data_to_send()[:8].hex() == "05870000400000ca"  # TXKO 202
 
 
 def test_as_many_transactions_fly_as_are_allowed() -> None:
     session = connected(max_flying=2)
     events = session.receive(b"".join(map(numbered, range(1, 5))), 1.0)
-    assert [event.txid[3] for event in events] == [1, 2]  # type: ignore[attr-defined]
+    assert [txid[3] for txid in accepted(events)] == [1, 2]
     assert session.data_to_send()[:8].hex() == "0587000040000003"  # TXKO 3
 
 
