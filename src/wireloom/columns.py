@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from wireloom.errors import DecodeError, OptionError
 from wireloom.layout import Attribute, Bits, Blob, Flat, Items, Packet, attributes
 from wireloom.messages import Message
+from wireloom.spelling import hint
 from wireloom.wire import Limits
 
 if TYPE_CHECKING:
@@ -86,8 +87,8 @@ class Table:
             return self
         chosen = set(wanted)
         if unknown := sorted(chosen - set(self.names)):
-            known = ", ".join(self.names)
-            raise OptionError(f"{self.name} has no column {unknown[0]!r}; it has {known}")
+            wrong = f"{unknown[0]!r}{hint(unknown[0], self.names)}"
+            raise OptionError(f"{self.name} has no column {wrong}; it has {', '.join(self.names)}")
         kept = tuple(column for column in self.columns if column.name in chosen)
         return Table(self.name, self.doc, kept)
 

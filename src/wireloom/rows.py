@@ -52,7 +52,12 @@ def walked_formats() -> tuple[str, ...]:
     Raises:
         AssertionError: the formats' numbers are not 0, 1, 2, ….
     """
-    numbered = {get(name).columns().walker: name for name in names()}
+    return _walked(names())
+
+
+@cache  # every decoder asks several times
+def _walked(known: tuple[str, ...]) -> tuple[str, ...]:
+    numbered = {get(name).columns().walker: name for name in known}
     found = sorted(number for number in numbered if number is not None)
     assert found == list(range(len(found)))
     return tuple(numbered[number] for number in found)
@@ -60,8 +65,13 @@ def walked_formats() -> tuple[str, ...]:
 
 def message_formats() -> tuple[str, ...]:
     """All message formats: those with a walker in the kernel, then the others."""
-    walked = walked_formats()
-    others = (name for name in names() if get(name).kind == "message")
+    return _messages(names())
+
+
+@cache
+def _messages(known: tuple[str, ...]) -> tuple[str, ...]:
+    walked = _walked(known)
+    others = (name for name in known if get(name).kind == "message")
     return (*walked, *(name for name in others if name not in walked))
 
 

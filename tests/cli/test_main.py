@@ -45,6 +45,21 @@ def test_every_file_is_a_command() -> None:
     assert sorted(path.stem for path in files) == cli.main.list_commands(click.Context(cli.main))
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("decod", "no command 'decod' (is it decode?); there are blaze, "),
+        ("blaze sbu", "no command 'sbu' (is it sub?); there are "),
+        ("serve blaez", "no command 'blaez' (is it blaze?); there are blaze, nais, nrep"),
+        ("zzz", "no command 'zzz'; there are blaze, "),
+    ],
+)
+def test_a_misspelt_command_is_answered_with_the_nearest(
+    words: str, says: str, run: Callable[..., Any]
+) -> None:
+    assert says in run(*words.split(), code=2).stderr
+
+
 @pytest.mark.parametrize("words", COMMANDS)
 def test_help_is_as_recorded(words: str, run: Callable[..., Any]) -> None:
     # To renew a snapshot after reading the difference: SNAPSHOTS=write ./run test tests/cli

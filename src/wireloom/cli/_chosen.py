@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 import click
 
 from wireloom.cli._flat import Row, flatten
 from wireloom.cli._rows import KEY, WHERE
 from wireloom.cli._sinks import MAX_COLUMNS, Sink
+from wireloom.spelling import hint
 from wireloom.view import escape
 
 __all__ = ["ChosenSink"]
@@ -84,6 +84,4 @@ class ChosenSink:
         click.echo(f"note: {text}", err=True)
 
     def _nearest(self, name: str) -> str:
-        known = {each.casefold(): each for each in self._known}
-        near = get_close_matches(name.casefold(), known, 1)
-        return f" (is it {escape(known[near[0]])}?)" if near else ""
+        return escape(hint(name, self._known))

@@ -29,7 +29,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Decimal):
         return str(value)
     if isinstance(value, (datetime.date, datetime.time)):
-        return value.isoformat()
+        return value.isoformat().replace("+00:00", "Z")  # as in CSV
     if isinstance(value, list):
         return [plain(each) for each in value]
     if isinstance(value, dict):

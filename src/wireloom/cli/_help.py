@@ -8,6 +8,9 @@ from typing import Any
 
 import click
 
+from wireloom.spelling import hint
+from wireloom.view import escape
+
 __all__ = ["Aliased", "Command", "Group", "examples"]
 
 _NAMES = ["-h", "--help"]
@@ -65,6 +68,22 @@ class Group(click.Group):
             found: click.Command = getattr(import_module(self._late[cmd_name]), cmd_name)
             return found
         return super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The sub-command that was named.
+
+        Raises:
+            UsageError: there is none of that name.
+        """
+        name, known = args[0], self.list_commands(ctx)
+        # Click knows of no late ones that might be meant.
+        if name[:1].isalnum() and name not in known and not ctx.resilient_parsing:
+            ctx.fail(
+                f"no command {escape(name)!r}{hint(name, known)}; there are {', '.join(known)}"
+            )
+        return super().resolve_command(ctx, args)
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
         """Both names, however the help is asked for."""

@@ -152,7 +152,8 @@ class MessageDecoder:
         self._walk = self._batches.walk(nested, self._settings)
         for each, options in zip(walked, given, strict=True):
             each.prepare(self._walk, options)
-        self._walk.forget_names(self._chosen)
+        if self._chosen:
+            self._walk.forget_names(self._chosen)
         self._source = source
         self._errors: list[dict[str, Any]] = []
         self._error_bytes = 0

@@ -17,6 +17,7 @@ from types import ModuleType
 from wireloom.columns import FIXED_TABLES, declared_columns
 from wireloom.errors import UnknownProtocolError
 from wireloom.format import Format
+from wireloom.spelling import hint
 
 __all__ = ["GROUP", "REGISTRY", "failures", "get", "names"]
 
@@ -78,7 +79,9 @@ def get(name: str) -> Format:
     if name not in REGISTRY:
         if name in _others()[0]:
             return _others()[0][name]
-        raise UnknownProtocolError(f"no format {name!r}; there are {', '.join(names())}")
+        known = names()
+        wrong = f"{name!r}{hint(name, known)}"
+        raise UnknownProtocolError(f"no format {wrong}; there are {', '.join(known)}")
     return _load(REGISTRY[name])
 
 

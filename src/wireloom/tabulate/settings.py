@@ -15,6 +15,7 @@ from wireloom.errors import OptionError
 from wireloom.format import Option
 from wireloom.formats import get, names
 from wireloom.options import by_format
+from wireloom.spelling import hint
 from wireloom.tables import Table, table, table_names, wide_column
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
@@ -84,7 +85,8 @@ class Settings:
         known = (*table_names(), "wide")
         for name in (*self.tables, *self.select):
             if name not in known:
-                raise OptionError(f"no table {name!r}; there are {', '.join(known)}")
+                wrong = f"{name!r}{hint(name, known)}"
+                raise OptionError(f"no table {wrong}; there are {', '.join(known)}")
         if ("wide" in self.tables) != (self.columns is not None):
             raise OptionError("the table wide and its columns go together: name both or none")
         for format in (*(self.formats or ()), *self.ports.values()):

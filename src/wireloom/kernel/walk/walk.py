@@ -15,7 +15,7 @@ from wireloom.kernel.rows.messagerows import MessageRows
 from wireloom.kernel.rows.widerows import WideRows
 from wireloom.kernel.walk.headercache import HeaderCache
 from wireloom.kernel.walk.layouts import Layouts
-from wireloom.kernel.walk.names import FULL, Names
+from wireloom.kernel.walk.names import FULL, Names, longer
 from wireloom.kernel.walk.texts import Dates
 
 __all__ = [
@@ -143,14 +143,17 @@ class Walk:
         self.tibrv_headers.grow()
 
     def set_dictionary(self, kinds: bytes, types: bytes, sizes: bytes, ends: bytes, text: bytes):
-        """The fields of a QForm dictionary, by id: kind, type, size, and where their names end."""
+        """The fields of a QForm dictionary, by id: kind, type, size, and where their names end.
+
+        It is set before the first message.
+        """
         self.fid_kinds = memoryview(kinds)
         self.fid_types = memoryview(types)
         self.fid_sizes = memoryview(bytearray(sizes)).cast("i")
         self.fid_ends = memoryview(bytearray(ends)).cast("i")
         self.fid_text = memoryview(text + b"\0")
         self.has_dictionary = True
-        self.forget_names([])
+        self.fid_names = longer(b"", "i", len(kinds), 0)
 
     def forget_names(self, first: list[bytes]) -> None:
         """Start with a new table of names; the given ones get the first numbers."""
@@ -163,7 +166,7 @@ class Walk:
         self.tibrv_headers = HeaderCache(self.names, True)
         self.tibmsg_layouts = Layouts(LAYOUTS, LAYOUT_WORDS, LAYOUT_FIELDS)
         self.tibrv_layouts = Layouts(LAYOUTS, LAYOUT_WORDS, LAYOUT_FIELDS)
-        self.fid_names = memoryview(bytearray(4 * max(1, len(self.fid_kinds)))).cast("i")
+        self.fid_names = longer(b"", "i", len(self.fid_kinds), 0)
         self.base_path = self.base_size = 0
 
     def set_base(self, path: bytes) -> None:

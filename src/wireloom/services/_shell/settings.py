@@ -17,7 +17,6 @@ Door(width_cm=80)
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -28,6 +27,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from wireloom.errors import OptionError, SourceError
 from wireloom.services._shell.addresses import Address
+from wireloom.spelling import nearest
 
 __all__ = [
     "MisplacedError",
@@ -214,8 +214,8 @@ def _given(tree: Mapping[str, Any], cls: type[Any], prefix: str) -> Iterator[tup
         name = key.replace("-", "_")
         path = prefix + key
         if name not in names:
-            near = difflib.get_close_matches(name, names, 1)
-            yield path, None, "no such setting" + (f"; did you mean {near[0]}?" if near else "")
+            near = nearest(name, names)
+            yield path, None, "no such setting" + (f"; did you mean {near}?" if near else "")
             continue
         kind, path = hints[name], prefix + name
         if _is_settings(kind):
