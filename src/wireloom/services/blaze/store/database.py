@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -161,7 +162,7 @@ class SqliteDatabase(Database):
         super().__init__(url, _sqlite_engine(url), readers=0 if self._is_memory else 1)
         self._to_write: Connection | None = None
         self._to_read: Connection | None = None
-        self._log = None if self._is_memory else _Log(self._engine)
+        self._log = None if self._is_memory else _Log(self._engine, Path(str(path)))
 
     def _write(self, work: Work[T]) -> T:
         if self._to_write is None:
@@ -186,6 +187,8 @@ class SqliteDatabase(Database):
             if connection is not None:
                 connection.close()
         super()._disconnect()
+        if self._log is not None:
+            self._log.close_file()
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -202,14 +205,16 @@ class _Log:
     Within a commit, as SQLite does it by itself, one of many would take many times as long.
     """
 
-    interval = 0.25
+    interval = 0.1
     """Seconds between the beginnings of two such transfers, while there are commits."""
     max_pages = 16_384
     """Pages in the log, 64 MiB, at which a commit waits until all is carried over: only when
     nobody writes meanwhile does SQLite begin the log anew."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, path: Path) -> None:
         self._engine = engine
+        self._path = path
+        self._file: int | None = None
         self._thread = ThreadPoolExecutor(1, "blaze-log")
         self._connection: Connection | None = None
         self._transfer: Future[int] | None = None
@@ -217,18 +222,28 @@ class _Log:
 
     def keep_short(self, writer: Connection) -> None:
         """Begin a transfer if it is time; called by the thread that writes, before it does."""
+        if self._transfer is not None:
+            if not self._transfer.done():
+                return
+            pages, self._transfer = self._pages(self._transfer), None
+            if pages > self.max_pages:
+                _checkpoint(writer)  # at once, while there is little new in the log
         now = time.monotonic()
-        if now < self._next or (self._transfer is not None and not self._transfer.done()):
-            return
-        self._next = now + self.interval
-        if self._transfer is not None and self._pages(self._transfer) > self.max_pages:
-            _checkpoint(writer)
-        self._transfer = self._thread.submit(self._carry_over)
+        if now >= self._next:
+            self._next = now + self.interval
+            self._transfer = self._thread.submit(self._carry_over)
 
     def _carry_over(self) -> int:
         if self._connection is None:
             self._connection = self._engine.connect()
-        return _checkpoint(self._connection)
+        pages = _checkpoint(self._connection)
+        if hasattr(os, "fdatasync"):
+            # SQLite syncs the file only when the log is carried over to its end, which is while a
+            # commit waits: what is on the disk by then is not waited for.
+            if self._file is None:
+                self._file = os.open(self._path, os.O_RDONLY)
+            os.fdatasync(self._file)
+        return pages
 
     def _pages(self, transfer: Future[int]) -> int:
         try:
@@ -242,6 +257,12 @@ class _Log:
         self._thread.shutdown()
         if self._connection is not None:
             self._connection.close()
+
+    def close_file(self) -> None:
+        """Called when no connection is open: closing it takes SQLite's locks on the file away."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
 
 def _checkpoint(connection: Connection) -> int:
