@@ -116,8 +116,10 @@ def command(
                 continue
             try:
                 write(_convert(item, to, _choose(item, target, reading), report))
-            except OptionError:
-                raise  # wrong for all of them
+            except OptionError as error:  # wrong for all of them, or for all of a format
+                if _is_message(item.format):
+                    raise
+                raise OptionError(f"{error.reason}; --formats A,B reads only those") from None
             except WireloomError as error:
                 report.failed(where, str(error))
                 continue
@@ -163,6 +165,12 @@ def _needs_dictionary(format: str) -> bool:
     from wireloom.conversion import NEEDS_DICTIONARY  # late: it imports formats
 
     return format in NEEDS_DICTIONARY
+
+
+def _is_message(format: str) -> bool:
+    from wireloom.conversion import FORMATS  # late: it imports formats
+
+    return format in FORMATS
 
 
 def _choose(message: Message, target: str | None, reading: DecodeOptions) -> str | None:
