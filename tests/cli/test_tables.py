@@ -271,7 +271,7 @@ def test_options_that_do_not_fit_are_usage(run: Any, capture: Path, tmp_path: Pa
     out = f"{tmp_path}/out/"
     for words, says in [
         (["--tables", "nosuch"], "no table 'nosuch'; there are frames, blaze"),
-        (["--tables", "feilds"], "no table 'feilds' (is it fields?); there are frames, blaze"),
+        (["--tables", "fieldz"], "no table 'fieldz' (is it fields?); there are frames, blaze"),
         (["--tables", "frames", "--columns", "frame_ofset"], "(is it frame_offset?)"),
         (["--tables", "wide"], "wide"),
         (["--ports", "7000"], "ports must be like 7001=blaze,7002=nais"),

@@ -18,7 +18,7 @@ def test_upper_and_lower_case_do_not_matter() -> None:
 def test_errors_name_the_nearest() -> None:
     with pytest.raises(UnknownProtocolError, match=r"'blazee' \(is it blaze\?\); there are"):
         get("blazee")
-    with pytest.raises(OptionError, match=r"'feilds' \(is it fields\?\); there are"):
-        table("feilds")
+    with pytest.raises(OptionError, match=r"'fieldz' \(is it fields\?\); there are"):
+        table("fieldz")
     with pytest.raises(OptionError, match=r"'frame_ofset' \(is it frame_offset\?\); it has"):
         table("frames").select(["frame_ofset"])

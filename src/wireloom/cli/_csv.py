@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import os
+from codecs import lookup
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import IO, Any
 
 import pyarrow as pa
@@ -17,6 +21,9 @@ from wireloom.view import escape
 __all__ = ["CsvTables"]
 
 _OPTIONS = pacsv.WriteOptions(include_header=False, quoting_style="needed")
+_PART_ROWS = 16_384
+"""Rows that one thread makes text of, while others do so with those behind them."""
+_MOST_THREADS = 4
 
 
 class CsvTables:
@@ -30,13 +37,27 @@ class CsvTables:
             tables: the columns of each table, by its name.
         """
         self._stream = stream
+        # Rows are made as bytes; as text they would be decoded and encoded again.
+        is_plain = os.linesep == "\n" and lookup(stream.encoding or "ascii").name == "utf-8"
+        self._bytes: IO[bytes] | None = getattr(stream, "buffer", None) if is_plain else None
+        self._threads = ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1), "csv")
         self._is_one = len(tables) == 1
         columns = dict.fromkeys(name for names in tables.values() for name in names)
         self._columns = list(columns) if self._is_one else ["table", *columns]
         csv.writer(stream, lineterminator="\n").writerow([escape(name) for name in self._columns])
+        if self._bytes is not None:
+            stream.flush()  # what follows goes past it
 
     def write(self, table: str, batch: pa.RecordBatch) -> None:
         """Take rows."""
+        parts = [batch.slice(at, _PART_ROWS) for at in range(0, batch.num_rows, _PART_ROWS)]
+        for lines in self._threads.map(partial(self._lines, table), parts):
+            if self._bytes is not None:
+                self._bytes.write(lines)
+            else:
+                self._stream.write(str(lines, "utf-8", "surrogateescape"))
+
+    def _lines(self, table: str, batch: pa.RecordBatch) -> memoryview:
         found = {
             name: _shown(column)
             for name, column in zip(batch.schema.names, batch.columns, strict=True)
@@ -47,11 +68,15 @@ class CsvTables:
         arrays = [found.get(name, none) for name in self._columns]
         out = io.BytesIO()
         pacsv.write_csv(pa.RecordBatch.from_arrays(arrays, self._columns), out, _OPTIONS)
-        self._stream.write(out.getvalue().decode("utf-8", "surrogateescape"))
+        return out.getbuffer()
 
     def flush(self) -> None:
         """Write out what there is: the next rows may take long to arrive."""
         self._stream.flush()
+
+    def close(self) -> None:
+        """End the threads."""
+        self._threads.shutdown(cancel_futures=True)
 
 
 def _shown(column: pa.Array) -> pa.Array:

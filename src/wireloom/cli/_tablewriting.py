@@ -258,6 +258,7 @@ def _write_rows(
 
             stream = stack.enter_context(text_output(writing.path, writing.force, source))
             sink = CsvTables(stream, {name: settings.table(name).names for name in wanted.tables})
+            stack.callback(sink.close)
         else:
             sink = RowTables(stack.enter_context(open_sink(writing, None, source)), wanted)
         left = limit

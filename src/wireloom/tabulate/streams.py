@@ -452,7 +452,9 @@ class StreamReader:
             place = offset + at
             raw = bytes(data) if size == len(data) else bytes(data[at : at + size])
             row = key_row(state.source, state.name, place, size, known(self._time_at(place)))
-            rows.append({**row, **_UNKNOWN, "raw": raw, "failed_at": place})
+            row |= _UNKNOWN
+            row["raw"], row["failed_at"] = raw, place
+            rows.append(row)
             state.account.quarantined += size
             at += size
             left -= size
