@@ -204,10 +204,10 @@ def idle_memory(program: Program, count: int) -> float:
 
 
 def beside_a_slow_one(readers: int, count: int) -> tuple[float, float]:
-    """Fan-out without and with an extra subscriber that reads nothing."""
+    """Fan-out without and with an extra subscriber that reads nothing, whose events wait."""
     from wireloom.formats.blaze import SubscriptionRequest
 
-    with broker(None, "--max-queue", "1000") as program:
+    with broker() as program:
         without = fan_out("blaze", program.address, readers, count)
         host, _, port = program.address.rpartition(":")
         with socket.create_connection((host, int(port))) as slow:

@@ -150,7 +150,9 @@ async def nats_sub(address: str, count: int, readers: int) -> None:
 
 
 async def latency(address: str, rate: float, seconds: float, size: int, first: int) -> None:
-    """Transactions at a steady rate; how long each took."""
+    """Transactions at a steady rate: each millisecond those that are due, sent as the publisher
+    sends them. How long each took, from when it was due until the last of its millisecond was
+    answered."""
     from wireloom.services.blaze import Client
 
     host, _, port = address.rpartition(":")
@@ -161,17 +163,17 @@ async def latency(address: str, rate: float, seconds: float, size: int, first: i
         ready()
         started = time.monotonic()
 
-        async def one(value: Any) -> None:
-            sent = time.monotonic()
-            await client.insert(value)
-            took.append(time.monotonic() - sent)
+        async def send(some: list[Any], due: float) -> None:
+            await client.insert_many(some)
+            took.extend([time.monotonic() - due] * len(some))
 
         async with asyncio.TaskGroup() as group:
-            for place, value in enumerate(given):
-                ahead = started + place / rate - time.monotonic()
-                if ahead > 0.001:
+            for tick in range(int(seconds * 1000)):
+                due = started + tick / 1000
+                if (ahead := due - time.monotonic()) > 0:
                     await asyncio.sleep(ahead)
-                group.create_task(one(value))
+                some = given[int(tick * rate / 1000) : int((tick + 1) * rate / 1000)]
+                group.create_task(send(some, due))
         took.sort()
         say(p50=took[len(took) // 2], p99=took[int(len(took) * 0.99)], count=len(took))
 

@@ -818,3 +818,28 @@ def test_verify_finds_columns_that_were_edited(store_url: str) -> None:
         assert "name is 'two', the object says 'one'" in complaint
 
     asyncio.run(run())
+
+
+def test_objects_are_counted_as_they_come_and_go(tmp_path: Path) -> None:
+    random = Random(5)
+    actions = [INS, UPD, DLT, DEL, Action2017.REMOVE]
+
+    async def test(store: SqlStore) -> None:
+        await store.apply(write(INS, 1, 1))
+        assert dict((await store.status()).rows)["TRUCK"] == 1  # counted in the database
+        jobs: list[Any] = []
+        for n in range(2, 601):
+            jobs.append(store.apply(write(random.choice(actions), random.randrange(40), n)))
+            if n % 150 == 0:
+                jobs.append(store.apply(write(RST, 1, 10_000 + n)))
+            if n % 50 == 0:
+                await asyncio.gather(*jobs)
+                jobs.clear()
+                status = await store.status()
+                found = await select(store, "SELECT del, count(*) FROM truck GROUP BY del")
+                expected = {mark: count for mark, count in found if count}
+                told = {0: status.rows["TRUCK"], 1: status.deleted["TRUCK"]}
+                assert {mark: count for mark, count in told.items() if count} == expected
+
+    settings = StoreSettings(max_group=7)
+    on_store(test, f"sqlite:///{tmp_path / 'counted.db'}", settings=settings)

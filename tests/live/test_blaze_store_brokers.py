@@ -282,7 +282,8 @@ def test_a_commit_whose_answer_was_lost_is_not_done_twice(
                     raise OSError("the answer does not arrive")
                 return found
 
-            monkeypatch.setattr(a.store.database, "run", lose)
+            begin = asyncio.get_running_loop().create_task
+            monkeypatch.setattr(a.store.database, "run", lambda work: begin(lose(work)))
             monkeypatch.setattr(a.store.database, "failure", lambda error: _away())
             outcomes = await asyncio.gather(
                 a.store.apply(write(Action.INS, 1, 1)),

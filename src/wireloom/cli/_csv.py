@@ -38,7 +38,8 @@ class CsvTables:
         """
         self._stream = stream
         # Rows are made as bytes; as text they would be decoded and encoded again.
-        is_plain = os.linesep == "\n" and lookup(stream.encoding or "ascii").name == "utf-8"
+        encoding = getattr(stream, "encoding", None) or "ascii"
+        is_plain = os.linesep == "\n" and lookup(encoding).name == "utf-8"
         self._bytes: IO[bytes] | None = getattr(stream, "buffer", None) if is_plain else None
         self._threads = ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1), "csv")
         self._is_one = len(tables) == 1

@@ -8,6 +8,7 @@ object is written once.
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -74,16 +75,28 @@ class Committed:
     """The last stamp of each class before it."""
     after: dict[int, Stamp] = field(default_factory=dict)
     """The last stamp of each class that has changed."""
+    objects: Counter[int] = field(default_factory=Counter)
+    """By how many more the objects of each class are; and so the rows, deleted ones included."""
+    rows: Counter[int] = field(default_factory=Counter)
 
 
 class _Row:
     """An object as the group has it at the moment."""
 
-    __slots__ = ("body", "is_dirty", "is_live", "is_there", "stamp", "value")
+    __slots__ = (
+        "body",
+        "is_dirty",
+        "is_live",
+        "is_there",
+        "stamp",
+        "value",
+        "was_live",
+        "was_there",
+    )
 
     def __init__(self, stored: Stored | None) -> None:
-        self.is_there = stored is not None  # there is a row, deleted or not
-        self.is_live = stored is not None and not stored[0]
+        self.is_there = self.was_there = stored is not None  # there is a row, deleted or not
+        self.is_live = self.was_live = stored is not None and not stored[0]
         self.body = b"" if stored is None else stored[1]
         self.value: NClassValue | None = None
         self.stamp: Stamp = (0, 0)
@@ -323,8 +336,9 @@ class _Group:
         if first[1] > _MAX_COUNTER // 2:
             first = first[0] + 1, 0  # there must be room for all of them
         count = self.statements.clear(self.connection, nclsid, first)
+        self.done.objects[nclsid] -= count
         for other in self.rows[nclsid].values():
-            other.is_live = False
+            other.is_live = other.was_live = False
         # Each deleted row has a stamp of its own; the event that tells of all of them comes last.
         last = first[0], first[1] + count
         self.done.after[nclsid] = last
@@ -426,10 +440,14 @@ class _Group:
             columns = stored.flat.row
             lines: list[Key] = []
             gone: list[Key] = []
+            objects = rows = 0
             for key, row in self.rows[nclsid].items():
                 if not row.is_dirty:
                     continue
                 row.is_dirty = False
+                objects += row.is_live - row.was_live
+                rows += row.is_there - row.was_there
+                row.was_live, row.was_there = row.is_live, row.is_there
                 if row.is_there:
                     value = row.value
                     if value is None:
@@ -441,6 +459,8 @@ class _Group:
                 written[nclsid] = lines
             if gone:
                 removed[nclsid] = gone
+            self.done.objects[nclsid] += objects
+            self.done.rows[nclsid] += rows
         self.statements.finish(
             self.connection, written, removed, stamps, logged, self.committer.sender, answered
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -225,10 +226,10 @@ def class_states(connection: Connection) -> dict[int, ClassState]:
 
 def count_rows(
     connection: Connection, classes: dict[int, StoredClass]
-) -> tuple[dict[str, int], dict[str, int]]:
+) -> tuple[Counter[str], Counter[str]]:
     """How many objects each stored class has, and how many deleted ones."""
-    live: dict[str, int] = {}
-    deleted: dict[str, int] = {}
+    live: Counter[str] = Counter()
+    deleted: Counter[str] = Counter()
     for stored in classes.values():
         if stored.table is not None:
             mark = stored.table.c["del"]
@@ -279,13 +280,15 @@ def prune_changes(connection: Connection, before: int, most: int) -> bool:
     return is_more
 
 
-def prune_deleted(connection: Connection, classes: dict[int, StoredClass], before: int) -> bool:
-    """Remove some objects that were deleted long ago; False when there are no more to remove.
+def prune_deleted(
+    connection: Connection, classes: dict[int, StoredClass], before: int
+) -> dict[int, int]:
+    """Remove some objects that were deleted long ago; how many of each class, if any.
 
     What is newer than every object of its class stays: a client that gets all objects is then
     always behind what is forgotten, and need not get them again when it comes back.
     """
-    is_more = False
+    removed: dict[int, int] = {}
     for nclsid, stored in sorted(classes.items()):
         if stored.table is None:
             continue
@@ -305,8 +308,8 @@ def prune_deleted(connection: Connection, classes: dict[int, StoredClass], befor
         if not found:
             continue
         last = found[-1]
-        connection.execute(delete(stored.table).where(is_deleted, stamp <= tuple_(*last)))
+        gone = connection.execute(delete(stored.table).where(is_deleted, stamp <= tuple_(*last)))
         connection.execute(delete(FORGOTTEN).where(FORGOTTEN.c.nclsid == nclsid))
         connection.execute(insert(FORGOTTEN).values(nclsid=nclsid, ts0=last[0], ts1=last[1]))
-        is_more = is_more or len(found) >= _PORTION
-    return is_more
+        removed[nclsid] = gone.rowcount
+    return removed

@@ -6,8 +6,8 @@ import asyncio
 import logging
 import os
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -62,7 +62,9 @@ __all__ = ["SqlStore", "open_store"]
 _LOG = logging.getLogger(__name__)
 
 _COUNTS_AGE: Final = 30.0
-"""Seconds for which the numbers of rows are good: counting reads whole tables."""
+_COUNTS_REST: Final = 200
+"""Where other brokers change the numbers of rows, they are counted every so many seconds; after a
+count that took long, after so many times as long, because it reads whole tables."""
 
 _PASSED_ON_AT_ONCE: Final = 512
 """Writes to classes that are not stored, before others have their turn."""
@@ -150,7 +152,14 @@ class _Attempt:
 
     def begin(self) -> asyncio.Future[None]:
         """Try it, once more."""
-        return self._store.database.run(self._work)
+        begun = self._store.database.run(self._work)
+        begun.add_done_callback(self._count)
+        return begun
+
+    def _count(self, begun: asyncio.Future[None]) -> None:
+        # At once, not when somebody waits for it: then objects may have been counted meanwhile.
+        if not begun.cancelled() and begun.exception() is None:
+            self._store.count(self.done.objects, self.done.rows)
 
     def _work(self, connection: Connection) -> None:
         is_repeated, self._is_repeated = self._is_repeated, True
@@ -211,8 +220,8 @@ class SqlStore(Store):
         self._next_prune = self._loop.time() + settings.prune_interval
         self._next_purge = 0.0
         self._numbers = Numbers(database, list(classes), self._wake.set)
-        self._counts: tuple[dict[str, int], dict[str, int]] = ({}, {})
-        self._counted = 0.0
+        self._counts: tuple[Counter[str], Counter[str]] | None = None
+        self._next_count = 0.0
         self._is_up = True
         self._is_traced = False
         self._commits = self._writes = self._failures = 0
@@ -456,7 +465,10 @@ class SqlStore(Store):
         if self._feed is not None:
             raise StateError("the store hands on changes already")
         cursors: dict[int, Stamp] = {}
-        if self.database.is_shared:
+        if not self.database.is_shared:
+            with store_errors(self.database):
+                await self._look()  # now, because what is written then would wait for it
+        else:
             with store_errors(self.database):
                 states = await self.database.read(class_states)
             # What is committed from here on has higher stamps; the log has it if we do not.
@@ -570,29 +582,52 @@ class SqlStore(Store):
             )
         if settings.deleted_seconds and self._loop.time() >= self._next_purge:
             before = int(now - settings.deleted_seconds)
-            is_old = await self.database.run(
+            removed = await self.database.run(
                 partial(prune_deleted, classes=self._classes, before=before)
             )
-            if not is_old:
+            self.count({}, {nclsid: -count for nclsid, count in removed.items()})
+            if not removed:
                 pause = min(_PURGE_INTERVAL, settings.deleted_seconds / 10)
                 self._next_purge = self._loop.time() + pause
-            is_more |= is_old
+            is_more |= bool(removed)
         self._next_prune = self._loop.time() + (0 if is_more else settings.prune_interval)
+
+    async def _look(self) -> None:
+        """Count the objects, if that has to be done: it takes the longer the more there are."""
+        began = self._loop.time()
+        work = partial(count_rows, classes=self._classes)
+        if not self.database.is_shared:
+            if self._counts is None:
+                # By the thread that writes: each commit is counted in it, or after it.
+                self._counts = await self.database.run(work)
+        elif began >= self._next_count:
+            self._counts = await self.database.read(work)
+            now = self._loop.time()
+            self._next_count = now + max(_COUNTS_AGE, (now - began) * _COUNTS_REST)
+
+    def count(self, objects: Mapping[int, int], rows: Mapping[int, int]) -> None:
+        """There are so many more objects and rows, by class."""
+        if self._counts is None or self.database.is_shared:  # where others add to them, too
+            return
+        live, deleted = self._counts
+        for nclsid in {*objects, *rows}:
+            name = self._classes[nclsid].nclass.name
+            more = objects.get(nclsid, 0)
+            live[name] += more
+            deleted[name] += rows.get(nclsid, 0) - more
 
     async def status(self) -> StoreStatus:
         """How the store is; it does not fail when the database does."""
-        now = self._loop.time()
-        if not self._counted or now - self._counted > _COUNTS_AGE:
-            try:
-                self._counts = await self.database.read(partial(count_rows, classes=self._classes))
-                self._counted = now
-            except Exception as error:
-                self._failed(error)
+        try:
+            await self._look()
+        except Exception as error:
+            self._failed(error)
+        objects, deleted = self._counts or (Counter(), Counter())
         return StoreStatus(
             is_up=self._is_up and not self._error and not self._is_closing,
             error=self._error,
-            rows=self._counts[0],
-            deleted=self._counts[1],
+            rows=dict(objects),
+            deleted=dict(deleted),
             pending=self.pending,
             commits=self._commits,
             writes=self._writes,
