@@ -37,8 +37,7 @@ MEMORY_GOAL = 500
 """Resident megabytes while 2 GB are read."""
 
 FOREIGN_GOAL = 2
-"""CPU time of `wireloom stat` on a capture of other protocols, relative to reading it. All tables
-have all of its bytes, as errors."""
+"""CPU time of finding out what is in a capture of other protocols, relative to reading it."""
 
 _ETHERNET = bytes.fromhex("0200000000010200000000020800")
 _START = 1_700_000_000
@@ -297,7 +296,7 @@ def _exchange(path: Path) -> int:
 def foreign(folder: Path, quick: bool) -> dict[str, float]:
     """What looking at traffic of other protocols costs, relative to reading it alone."""
     path = folder / "foreign.pcap"
-    write_foreign(path, 20_000_000 if quick else 180_000_000)
+    write_foreign(path, 20_000_000 if quick else 100_000_000)
     found: dict[str, list[float]] = {"the tables of stat": [], "all tables": []}
     for _ in range(3 if quick else 7):
         alone = seconds(lambda path: sum(1 for _ in Capture(path)), path)
@@ -339,7 +338,7 @@ def main(quick: bool) -> dict[str, Any]:
         and ratios["scapy"] >= SCAPY_GOAL
         and all(cost["ratio"] <= ONE_WAY_GOAL for cost in way.values())
         and all(cost["megabytes"] <= MEMORY_GOAL for cost in used.values())
-        and others["the tables of stat"] <= FOREIGN_GOAL
+        and all(ratio <= FOREIGN_GOAL for ratio in others.values())
     )
     print(f"the goals are {'reached' if passed else 'missed'}")
     return {

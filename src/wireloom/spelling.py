@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-__all__ = ["hint", "nearest"]
+__all__ = ["hint", "missing", "nearest"]
 
 _LONGEST = 100
 """Longer names are not looked at: that would take as long as they please."""
@@ -32,3 +32,12 @@ def hint(name: str, known: Iterable[str]) -> str:
     """
     near = nearest(name, known)
     return f" (is it {near}?)" if near is not None else ""
+
+
+def missing(what: str, name: str, known: Sequence[str]) -> str:
+    """What is said of a name that is not among those known.
+
+    >>> missing("column", "prize", ["size", "price"])
+    "no column 'prize' (is it price?); there are size, price"
+    """
+    return f"no {what} {name!r}{hint(name, known)}; there are {', '.join(known)}"

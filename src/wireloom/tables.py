@@ -16,7 +16,7 @@ from wireloom.columns import FIXED_TABLES, Column, Table, declared_columns
 from wireloom.errors import OptionError
 from wireloom.format import Format
 from wireloom.formats import get, names
-from wireloom.spelling import hint
+from wireloom.spelling import missing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -207,8 +207,7 @@ def table(name: str) -> Table:
         return _FIXED[name]
     if name in names() and get(name).kind == "transport":
         return _packet_table(get(name))
-    known = table_names()
-    raise OptionError(f"no table {name!r}{hint(name, known)}; there are {', '.join(known)}")
+    raise OptionError(missing("table", name, table_names()))
 
 
 def table_names() -> tuple[str, ...]:

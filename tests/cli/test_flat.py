@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from wireloom.cli._flat import flatten, json_line
+from datetime import UTC, date, datetime
+
+from wireloom.cli._flat import flatten, json_line, plain
 
 
 def test_json_has_no_character_that_steers_a_terminal() -> None:
@@ -51,3 +53,8 @@ def test_a_field_shows_its_typed_view_or_whatever_it_has() -> None:
 def test_fields_of_another_shape_stay_json() -> None:
     assert flatten({"fields": [1]}) == {"fields": "[1]"}
     assert flatten({"fields": [{"name": "x"}]}) == {"fields": '[{"name":"x"}]'}
+
+
+def test_times_end_as_in_csv() -> None:
+    moment = datetime(2026, 1, 2, 3, 4, 5, 6, UTC)
+    assert plain([moment, date(2026, 1, 2)]) == ["2026-01-02T03:04:05.000006Z", "2026-01-02"]

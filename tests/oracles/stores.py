@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
+
+from sqlalchemy import text
 
 from wireloom.formats.blaze import Model, NClassValue, from_blz, new_value
 from wireloom.formats.blaze.codes import Action, Encoding
 from wireloom.formats.blaze.session.events import Stamp
 from wireloom.formats.blaze.session.subscriptions import Change
-from wireloom.services.blaze.store import SqlStore, StoredChange, Write, open_store
+from wireloom.services.blaze.store import Outcome, SqlStore, StoredChange, Write, open_store
 
 __all__ = [
     "FLEET",
@@ -20,10 +22,12 @@ __all__ = [
     "PULSE",
     "TRUCK",
     "all_rows",
+    "codes",
     "image",
     "images",
     "on_store",
     "pulse",
+    "select",
     "truck",
     "write",
 ]
@@ -161,3 +165,13 @@ def on_store(test: Callable[[SqlStore], Awaitable[None]], url: str, /, **options
                 await store.close()
 
     asyncio.run(run())
+
+
+async def select(store: SqlStore, sql: str) -> list[tuple[Any, ...]]:
+    return await store.database.read(
+        lambda connection: [tuple(row) for row in connection.execute(text(sql))]
+    )
+
+
+def codes(outcomes: Sequence[Outcome]) -> list[int]:
+    return [int(outcome.code) for outcome in outcomes]

@@ -74,7 +74,7 @@ class ChosenSink:
             return
         so_far = " so far" if stopped else ""
         text = "; ".join(
-            f"no message{so_far} has the column '{escape(name)}'{self._nearest(name)}"
+            f"no message{so_far} has the column '{escape(name)}'{escape(hint(name, self._known))}"
             for name in self._missing
         )
         if not self._is_any and "path" not in self._known:
@@ -82,6 +82,3 @@ class ChosenSink:
         if not stopped or not self._is_any:
             raise click.UsageError(text)
         click.echo(f"note: {text}", err=True)
-
-    def _nearest(self, name: str) -> str:
-        return escape(hint(name, self._known))

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from wireloom.spelling import hint
+from wireloom.spelling import missing
 from wireloom.view import escape
 
 __all__ = ["Aliased", "Command", "Group", "examples"]
@@ -77,13 +77,13 @@ class Group(click.Group):
         Raises:
             UsageError: there is none of that name.
         """
-        name, known = args[0], self.list_commands(ctx)
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            if not args[0][:1].isalnum():  # an option
+                raise
         # Click knows of no late ones that might be meant.
-        if name[:1].isalnum() and name not in known and not ctx.resilient_parsing:
-            ctx.fail(
-                f"no command {escape(name)!r}{hint(name, known)}; there are {', '.join(known)}"
-            )
-        return super().resolve_command(ctx, args)
+        ctx.fail(missing("command", escape(args[0]), self.list_commands(ctx)))
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
         """Both names, however the help is asked for."""

@@ -117,7 +117,7 @@ def command(
             try:
                 write(_convert(item, to, _choose(item, target, reading), report))
             except OptionError as error:  # wrong for all of them, or for all of a format
-                if _is_message(item.format):
+                if _is_convertible(item.format):
                     raise
                 raise OptionError(f"{error.reason}; --formats A,B reads only those") from None
             except WireloomError as error:
@@ -167,7 +167,7 @@ def _needs_dictionary(format: str) -> bool:
     return format in NEEDS_DICTIONARY
 
 
-def _is_message(format: str) -> bool:
+def _is_convertible(format: str) -> bool:
     from wireloom.conversion import FORMATS  # late: it imports formats
 
     return format in FORMATS

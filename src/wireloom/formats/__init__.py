@@ -17,7 +17,7 @@ from types import ModuleType
 from wireloom.columns import FIXED_TABLES, declared_columns
 from wireloom.errors import UnknownProtocolError
 from wireloom.format import Format
-from wireloom.spelling import hint
+from wireloom.spelling import missing
 
 __all__ = ["GROUP", "REGISTRY", "failures", "get", "names"]
 
@@ -79,9 +79,7 @@ def get(name: str) -> Format:
     if name not in REGISTRY:
         if name in _others()[0]:
             return _others()[0][name]
-        known = names()
-        wrong = f"{name!r}{hint(name, known)}"
-        raise UnknownProtocolError(f"no format {wrong}; there are {', '.join(known)}")
+        raise UnknownProtocolError(missing("format", name, names()))
     return _load(REGISTRY[name])
 
 

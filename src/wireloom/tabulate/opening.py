@@ -31,6 +31,7 @@ from wireloom.framing import Frame, Problem, Record, Text
 from wireloom.kernel import load
 from wireloom.messages import Message
 from wireloom.nesting import Nested, Unreadable, nested_with
+from wireloom.spelling import missing
 from wireloom.tabulate.accounting import Totals, balanced
 from wireloom.tabulate.groups import FrameGroup, Segment
 from wireloom.tabulate.scannerpool import ScannerPool
@@ -369,7 +370,7 @@ def _check(options: Mapping[str, Any]) -> None:
     for name, value in options.items():
         prefix, dot, own = name.rpartition(".")
         if dot and prefix not in names():
-            raise OptionError(f"{name}: no format {prefix!r}; there are {', '.join(names())}")
+            raise OptionError(f"{name}: {missing('format', prefix, names())}")
         declared = [
             option
             for format in map(get, [prefix] if dot else names())

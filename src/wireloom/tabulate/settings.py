@@ -15,7 +15,7 @@ from wireloom.errors import OptionError
 from wireloom.format import Option
 from wireloom.formats import get, names
 from wireloom.options import by_format
-from wireloom.spelling import hint
+from wireloom.spelling import missing
 from wireloom.tables import Table, table, table_names, wide_column
 from wireloom.wire import DEFAULT_LIMITS, Limits
 
@@ -85,13 +85,12 @@ class Settings:
         known = (*table_names(), "wide")
         for name in (*self.tables, *self.select):
             if name not in known:
-                wrong = f"{name!r}{hint(name, known)}"
-                raise OptionError(f"no table {wrong}; there are {', '.join(known)}")
+                raise OptionError(missing("table", name, known))
         if ("wide" in self.tables) != (self.columns is not None):
             raise OptionError("the table wide and its columns go together: name both or none")
         for format in (*(self.formats or ()), *self.ports.values()):
             if format not in names():
-                raise OptionError(f"no format {format!r}; there are {', '.join(names())}")
+                raise OptionError(missing("format", format, names()))
         for port in self.ports:
             if not isinstance(port, int) or not 0 <= port <= 0xFFFF:
                 raise OptionError(f"a port is a number from 0 to 65535, not {port!r}")

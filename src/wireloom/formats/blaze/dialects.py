@@ -23,6 +23,7 @@ from wireloom.formats.blaze.codes import (
 from wireloom.formats.blaze.model import Model
 from wireloom.layout import Packet
 from wireloom.outline import Node
+from wireloom.spelling import missing
 
 __all__ = [
     "DIALECTS",
@@ -173,7 +174,7 @@ def get_dialect(name: str) -> Dialect:
         OptionError: there is none.
     """
     if name not in DIALECTS:
-        raise OptionError(f"no dialect {name!r}; there are {', '.join(DIALECTS)}")
+        raise OptionError(missing("dialect", name, tuple(DIALECTS)))
     return DIALECTS[name]
 
 

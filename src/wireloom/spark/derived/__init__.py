@@ -30,6 +30,7 @@ from wireloom.spark.derived import (
 )
 from wireloom.spark.derived.common import Tables
 from wireloom.spark.lake import read_table
+from wireloom.spelling import missing
 from wireloom.tables import Table, spark_ddl
 from wireloom.tables import table as base_table
 
@@ -87,7 +88,7 @@ def recipe(name: str) -> Recipe:
         OptionError: there is no such table.
     """
     if name not in _RECIPES:
-        raise OptionError(f"no derived table {name!r}; there are {', '.join(_RECIPES)}")
+        raise OptionError(missing("derived table", name, tuple(_RECIPES)))
     return _RECIPES[name]
 
 

@@ -15,6 +15,7 @@ from itertools import repeat
 from typing import Final, Literal, Protocol, TypeVar
 
 from wireloom.errors import OptionError, SourceError
+from wireloom.spelling import missing
 
 __all__ = [
     "DEFAULT_SIZES",
@@ -525,4 +526,4 @@ def check_dialect(dialect: str) -> None:
         OptionError: `dialect` is not one of `DIALECTS`.
     """
     if dialect not in DIALECTS:
-        raise OptionError(f"no dialect {dialect!r}; there are {', '.join(DIALECTS)}")
+        raise OptionError(missing("dialect", dialect, tuple(DIALECTS)))

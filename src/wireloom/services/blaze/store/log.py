@@ -282,13 +282,14 @@ def prune_changes(connection: Connection, before: int, most: int) -> bool:
 
 def prune_deleted(
     connection: Connection, classes: dict[int, StoredClass], before: int
-) -> dict[int, int]:
-    """Remove some objects that were deleted long ago; how many of each class, if any.
+) -> tuple[dict[int, int], bool]:
+    """Remove some objects that were deleted long ago: how many by class, and whether to go on.
 
     What is newer than every object of its class stays: a client that gets all objects is then
     always behind what is forgotten, and need not get them again when it comes back.
     """
     removed: dict[int, int] = {}
+    is_more = False
     for nclsid, stored in sorted(classes.items()):
         if stored.table is None:
             continue
@@ -312,4 +313,5 @@ def prune_deleted(
         connection.execute(delete(FORGOTTEN).where(FORGOTTEN.c.nclsid == nclsid))
         connection.execute(insert(FORGOTTEN).values(nclsid=nclsid, ts0=last[0], ts1=last[1]))
         removed[nclsid] = gone.rowcount
-    return removed
+        is_more = is_more or len(found) >= _PORTION
+    return removed, is_more

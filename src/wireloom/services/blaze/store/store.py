@@ -467,7 +467,7 @@ class SqlStore(Store):
         cursors: dict[int, Stamp] = {}
         if not self.database.is_shared:
             with store_errors(self.database):
-                await self._look()  # now, because what is written then would wait for it
+                await self._look()  # later, what is written would wait for it
         else:
             with store_errors(self.database):
                 states = await self.database.read(class_states)
@@ -582,14 +582,14 @@ class SqlStore(Store):
             )
         if settings.deleted_seconds and self._loop.time() >= self._next_purge:
             before = int(now - settings.deleted_seconds)
-            removed = await self.database.run(
+            removed, is_old = await self.database.run(
                 partial(prune_deleted, classes=self._classes, before=before)
             )
             self.count({}, {nclsid: -count for nclsid, count in removed.items()})
-            if not removed:
+            if not is_old:
                 pause = min(_PURGE_INTERVAL, settings.deleted_seconds / 10)
                 self._next_purge = self._loop.time() + pause
-            is_more |= bool(removed)
+            is_more |= is_old
         self._next_prune = self._loop.time() + (0 if is_more else settings.prune_interval)
 
     async def _look(self) -> None:
