@@ -18,7 +18,7 @@ from typing import Any, Final
 from wireloom.codec import message_codecs
 from wireloom.columns import Columns, Row, failure_row
 from wireloom.errors import DecodeError
-from wireloom.format import COMMON_OPTIONS
+from wireloom.format import COMMON_OPTIONS, Format
 from wireloom.formats import get, names
 from wireloom.formats._tib.fieldrows import decimal_row, text_row, value_row
 from wireloom.formats._tib.scalars import is_utf8, text_bytes
@@ -52,12 +52,12 @@ def walked_formats() -> tuple[str, ...]:
     Raises:
         AssertionError: the formats' numbers are not 0, 1, 2, ….
     """
-    return _walked(names())
+    return _walked(tuple(map(get, names())))
 
 
 @cache  # every decoder asks several times
-def _walked(known: tuple[str, ...]) -> tuple[str, ...]:
-    numbered = {get(name).columns().walker: name for name in known}
+def _walked(known: tuple[Format, ...]) -> tuple[str, ...]:
+    numbered = {each.columns().walker: each.name for each in known}
     found = sorted(number for number in numbered if number is not None)
     assert found == list(range(len(found)))
     return tuple(numbered[number] for number in found)
@@ -65,13 +65,9 @@ def _walked(known: tuple[str, ...]) -> tuple[str, ...]:
 
 def message_formats() -> tuple[str, ...]:
     """All message formats: those with a walker in the kernel, then the others."""
-    return _messages(names())
-
-
-@cache
-def _messages(known: tuple[str, ...]) -> tuple[str, ...]:
+    known = tuple(map(get, names()))
     walked = _walked(known)
-    others = (name for name in known if get(name).kind == "message")
+    others = (each.name for each in known if each.kind == "message")
     return (*walked, *(name for name in others if name not in walked))
 
 
