@@ -1239,11 +1239,12 @@ class Kernel(Protocol):
     Bodies: type[_Bodies]
     BodyTexts: type[_BodyTexts]
     @staticmethod
-    def cut_packets(
+    def cut_runs(
         data: bytes,
         pos: int,
         max_size: int,
         lengths: bytes,
+        counters: bytes,
     ) -> tuple[Any, ...]: ...
     @staticmethod
     def join_packets(

@@ -43,6 +43,7 @@ from wireloom.formats.blaze.session import (
     TxId,
 )
 from wireloom.formats.blaze.session.quick import Numbers
+from wireloom.formats.blaze.session.runs import COUNTERS, frame_of
 from wireloom.formats.blaze.session.server import ServerSettings
 from wireloom.kernel import either, interpreted
 from wireloom.outline import Node
@@ -70,7 +71,7 @@ def test_answers_and_events_are_those_of_the_codec(name: str) -> None:
         plain = TransactionResponse(
             txresl=1 if is_ok else 2, blzcod=code, txplid=1, txsvid=2, txcnid=3, txprid=4
         )
-        columns = numbers.responses([numbers.response_word(is_ok, code)], [TXID])
+        columns = numbers.responses(TXID[:3], TXID[3:], is_ok, code)
         assert either().join_packets(columns, 1) == plain.in_dialect(name).encode()
     for kind, action in itertools.product(EventType, Action):
         is_data = kind in (EventType.DATALIVE, EventType.DATADWNL)
@@ -96,13 +97,14 @@ def test_packets_are_cut_where_the_framer_says(kernel: Any, data: st.DataObject)
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     raw = raw[: data.draw(st.integers(0, len(raw)))] + data.draw(st.binary(max_size=8))
     largest = data.draw(st.sampled_from([1 << 16, 40]))
-    found, end = kernel.cut_packets(bytes(raw), 0, largest, LENGTHS)
+    found, end = kernel.cut_runs(bytes(raw), 0, largest, LENGTHS, COUNTERS)
     pos = 0
-    for *words, body in found:
-        size = measure(raw, pos, len(raw))
-        assert size <= largest
-        assert struct.pack(f">{len(words)}I", *words) + body == raw[pos : pos + size]
-        pos += size
+    for run in found:
+        for place in range(run[3]):
+            size = measure(raw, pos, len(raw))
+            assert size <= largest
+            assert frame_of(run, place) == raw[pos : pos + size]
+            pos += size
     assert pos == end
     with contextlib.suppress(DecodeError):  # the next one is not legal, or not all there
         assert measure(raw, end, len(raw)) > min(len(raw) - end, largest)

@@ -1,4 +1,4 @@
-"""A chunk of a connection ↔ packets: their headers' words, and their bodies."""
+"""A chunk of a connection ↔ packets, column by column: their headers' words, and their bodies."""
 
 from __future__ import annotations
 
@@ -14,20 +14,26 @@ from wireloom.kernel.primitives import (
     u8,
 )
 
-__all__ = ["cut_packets", "join_packets"]
+__all__ = ["cut_runs", "join_packets"]
 
 _NO_LENGTH = cython.declare(cython.uint, 255)
 """The packet is its header."""
 
 
-def cut_packets(
-    data: bytes, pos: cython.Py_ssize_t, max_size: cython.Py_ssize_t, lengths: bytes
+def cut_runs(
+    data: bytes,
+    pos: cython.Py_ssize_t,
+    max_size: cython.Py_ssize_t,
+    lengths: bytes,
+    counters: bytes,
 ) -> tuple:
-    """The packets that are complete, as lists of words with the body behind; and where they end.
+    """The packets that are complete, run by run; and where they end.
 
-    It ends at a packet that is not complete, not legal or too large: others say which. A packet's
-    first two bytes have, from the top, 6 bits that are not all zero, 4 bits with the words of its
-    header, and 6 bits with its kind.
+    A run is packets, one behind the other, that differ in nothing but their counters and their
+    bodies: the words of the first one's header, of each counter its values (a range where they rise
+    by one), and the bodies. It ends at a packet that is not complete, not legal or too large:
+    others say which. A packet's first two bytes have, from the top, 6 bits that are not all zero,
+    4 bits with the words of its header, and 6 bits with its kind.
 
     Args:
         data: the chunk.
@@ -35,37 +41,86 @@ def cut_packets(
         max_size: the most bytes of a packet.
         lengths: by the 10 lower bits, which of the words is the packet's length; 255: none is, the
             packet is its header; 0: there is no such header.
+        counters: by the same bits, two bytes whose bits say which of the words are counters.
     """
     end: cython.Py_ssize_t = len(data)
     size: cython.Py_ssize_t
     head: cython.Py_ssize_t
     at: cython.Py_ssize_t
+    start: cython.Py_ssize_t
+    count: cython.Py_ssize_t
     first: cython.uint
     length: cython.uint
-    start = bytes_at(data)
+    places: cython.uint
+    rising: cython.uint
+    free: cython.uint
+    wanted: cython.ulonglong
+    raw = bytes_at(data)
     table = bytes_at(lengths)
-    packets: list = []
-    if len(lengths) < 1024:
-        return packets, pos
+    masks = bytes_at(counters)
+    runs: list = []
+    if len(lengths) < 1024 or len(counters) < 2048:
+        return runs, pos
     while end - pos >= 4:
-        first = be16(start, pos, end)
+        first = be16(raw, pos, end)
         length = u8(table, first & 0x3FF, 1024)
-        if length == 0 or first >> 10 == 0:
+        head = 4 * (first >> 6 & 15)
+        if length == 0 or head == 0 or first >> 10 == 0:
             break
-        size = head = 4 * (first >> 6 & 15)
+        places = be16(masks, 2 * (first & 0x3FF), 2048)
+        rising = places
+        free = places
         if length != _NO_LENGTH:
-            if end - pos < head:
+            free |= 1 << (length & 15)
+        start = pos
+        count = 0
+        while end - pos >= head:
+            size = head
+            if length != _NO_LENGTH:
+                size = be32(raw, pos + 4 * length, end)
+            if size < head or size > max_size or size > end - pos:
                 break
-            size = be32(start, pos + 4 * length, end)
-        if size < head or size > max_size or size > end - pos:
+            at = 0
+            while at < head and (
+                free >> (at >> 2) & 1 != 0 or be32(raw, pos + at, end) == be32(raw, start + at, end)
+            ):
+                at += 4
+            if at < head:
+                break
+            for at in range(0, head, 4):
+                if rising >> (at >> 2) & 1 != 0:
+                    wanted = be32(raw, start + at, end)
+                    wanted += count
+                    if wanted != be32(raw, pos + at, end):
+                        rising &= ~(1 << (at >> 2))
+            count += 1
+            pos += size
+        if count == 0:
             break
-        packet: list = []
-        for at in range(pos, pos + head, 4):
-            packet.append(be32(start, at, end))
-        packet.append(data[pos + head : pos + size])
-        packets.append(packet)
-        pos += size
-    return packets, pos
+        words: list = []
+        for at in range(start, start + head, 4):
+            words.append(be32(raw, at, end))
+        columns: list = []
+        for at in range(0, head, 4):
+            if places >> (at >> 2) & 1 == 0:
+                continue
+            if rising >> (at >> 2) & 1 != 0:
+                wanted = be32(raw, start + at, end)
+                columns.append(range(wanted, wanted + count))
+            else:
+                column: list = []
+                size = start
+                while size < pos:
+                    column.append(be32(raw, size + at, end))
+                    size += be32(raw, size + 4 * length, end) if length != _NO_LENGTH else head
+                columns.append(column)
+        bodies: list = []
+        while length != _NO_LENGTH and start < pos:
+            size = be32(raw, start + 4 * length, end)
+            bodies.append(data[start + head : start + size])
+            start += size
+        runs.append((tuple(words), columns, bodies, count))
+    return runs, pos
 
 
 def join_packets(columns: tuple, count: cython.Py_ssize_t) -> bytes:
@@ -75,7 +130,8 @@ def join_packets(columns: tuple, count: cython.Py_ssize_t) -> bytes:
     length in bytes.
 
     Args:
-        columns: each a part that all packets have, or a list with the part of each packet.
+        columns: each a part that all packets have, or a list or a range with the part of each
+            packet.
         count: how many packets.
 
     Raises:
@@ -88,9 +144,12 @@ def join_packets(columns: tuple, count: cython.Py_ssize_t) -> bytes:
     start: cython.Py_ssize_t
     length_at: cython.Py_ssize_t
     for column in columns:
-        if isinstance(column, list):
+        if isinstance(column, (list, range)):
             if len(column) != count:
                 raise ValueError(f"{len(column)} parts of {count} packets")
+            if isinstance(column, range):
+                total += 4 * count
+                continue
             for part in column:
                 total += _part_size(part)
         else:
@@ -101,7 +160,7 @@ def join_packets(columns: tuple, count: cython.Py_ssize_t) -> bytes:
         start = at
         length_at = -1
         for column in columns:
-            part = column[place] if isinstance(column, list) else column
+            part = column[place] if isinstance(column, (list, range)) else column
             if part is None:
                 length_at = at
                 at += 4

@@ -20,7 +20,7 @@ import ssl
 from collections.abc import AsyncIterable, Iterable, Sequence
 from enum import IntEnum
 from functools import partial
-from itertools import count, groupby, islice
+from itertools import groupby, islice
 from typing import Any, Self, TypeVar, overload
 
 from wireloom.errors import ConnectionClosed, OptionError, WireloomError
@@ -42,11 +42,12 @@ from wireloom.formats.blaze.session import (
     ClientState,
     Stamp,
     TransactionFinished,
+    TransactionsFinished,
     TxId,
     behaviour_of,
 )
 from wireloom.services.blaze.backoff import Backoff
-from wireloom.services.blaze.connection import Connection, Landed
+from wireloom.services.blaze.connection import Connection, Flight
 from wireloom.services.blaze.events import Reader, Result
 from wireloom.services.blaze.link import Address, Link
 from wireloom.services.blaze.subscription import Feed, Subscription, Wanted
@@ -223,7 +224,7 @@ class Client(Link):
             type,
             wants_result,
             timeout,
-            _settled(landed),
+            _Single(landed),
         )
         try:
             finished = await landed
@@ -306,10 +307,10 @@ class Client(Link):
                     for obj in some:
                         bodies.append(_body(obj, encoding, first))  # noqa: PERF401 - it may fail
                 finally:
-                    ids = session.transact_bodies(
+                    numbers = session.transact_bodies(
                         action, nclsid, bodies, now, encoding, _NCLASS, wants_result, limit
                     )
-                    batch.add(connection, ids)
+                    batch.add(connection, numbers)
         finally:
             connection.flush()  # the broker has something to do in the meantime
 
@@ -330,12 +331,12 @@ class Client(Link):
         type: TransactionType,
         wants_result: bool,
         limit: float | None,
-        landed: Landed,
+        flight: Flight,
     ) -> TxId:
         txid = connection.session.transact_body(
             action, nclsid, body, connection.time(), encoding, type, wants_result, limit
         )
-        connection.flights[txid] = landed
+        connection.flights[txid[3]] = flight
         connection.wake()
         return txid
 
@@ -494,12 +495,21 @@ def _body(obj: Sendable, encoding: Encoding, first: int) -> bytes:
     return encode_nclass(obj, encoding, first_index=first)
 
 
-def _settled(future: asyncio.Future[TransactionFinished]) -> Landed:
-    def landed(finished: TransactionFinished) -> None:
-        if not future.done():  # its task may have been cancelled a moment ago
-            future.set_result(finished)
+class _Single:
+    """One transaction, which somebody waits for."""
 
-    return landed
+    def __init__(self, future: asyncio.Future[TransactionFinished]) -> None:
+        self._future = future
+
+    def landed(self, finished: TransactionFinished) -> None:
+        """It has ended."""
+        if not self._future.done():  # its task may have been cancelled a moment ago
+            self._future.set_result(finished)
+
+    def landed_alike(self, finished: TransactionsFinished, numbers: Sequence[int]) -> None:
+        """It has ended, as others have."""
+        for number in numbers:
+            self.landed(finished.of(number))
 
 
 class _Batch:
@@ -508,36 +518,66 @@ class _Batch:
     def __init__(self) -> None:
         self.results: list[TransactionFinished | None] = []
         """How each has ended; None: it flies, or it was not sent."""
-        self._places: dict[TxId, int] = {}
-        """Of those that fly."""
-        self._sent: list[tuple[Connection, Sequence[TxId]]] = []
+        self.flying = 0
+        self._parts: list[_Part] = []
         self._done: asyncio.Future[None] | None = None
 
-    def add(self, connection: Connection, ids: Sequence[TxId]) -> None:
-        """Transactions fly."""
-        self._places.update(zip(ids, count(len(self.results)), strict=False))
-        self.results += [None] * len(ids)
-        self._sent.append((connection, ids))
-        connection.flights.update(dict.fromkeys(ids, self.landed))
+    def add(self, connection: Connection, numbers: Sequence[int]) -> None:
+        """Transactions fly; these are the last parts of their ids."""
+        part = _Part(self, connection, numbers)
+        self.results += [None] * len(numbers)
+        self.flying += len(numbers)
+        self._parts.append(part)
+        connection.flights.update(dict.fromkeys(numbers, part))
 
-    def landed(self, finished: TransactionFinished) -> None:
-        """One has ended."""
-        self.results[self._places.pop(finished.txid)] = finished
-        if not self._places and self._done is not None and not self._done.done():
+    def note(self, place: int, ended: Sequence[TransactionFinished]) -> None:
+        """Transactions have ended, from this place on."""
+        self.results[place : place + len(ended)] = ended
+        self.flying -= len(ended)
+        if not self.flying and self._done is not None and not self._done.done():
             self._done.set_result(None)
 
     async def wait(self) -> None:
         """Wait until all have landed."""
-        if self._places:
+        if self.flying:
             self._done = asyncio.get_running_loop().create_future()
             await self._done
 
     def cancel(self) -> None:
         """Wait no longer for those that fly."""
-        if self._places:
-            for connection, ids in self._sent:
-                for txid in ids:
-                    connection.cancel(txid)  # one that has landed does not fly any more
+        if self.flying:
+            for part in self._parts:
+                part.cancel()
+
+
+class _Part:
+    """Transactions of a batch that were sent together."""
+
+    def __init__(self, batch: _Batch, connection: Connection, numbers: Sequence[int]) -> None:
+        self._batch = batch
+        self._connection = connection
+        self._numbers = numbers
+        self._start = len(batch.results)
+
+    def landed(self, finished: TransactionFinished) -> None:
+        """One has ended."""
+        self._batch.note(self._start + self._numbers.index(finished.txid[3]), (finished,))
+
+    def landed_alike(self, finished: TransactionsFinished, numbers: Sequence[int]) -> None:
+        """Some have ended alike."""
+        if isinstance(numbers, range) and isinstance(self._numbers, range):
+            place = self._start + self._numbers.index(numbers[0])
+            self._batch.note(place, [finished.of(number) for number in numbers])
+        else:
+            for number in numbers:
+                self.landed(finished.of(number))
+
+    def cancel(self) -> None:
+        """Wait no longer for those that fly."""
+        session, flights = self._connection.session, self._connection.flights
+        for number in self._numbers:
+            if flights.get(number) is self:  # else it has landed
+                self._connection.cancel(session.txid(number))
 
 
 def _delta(obj: Sendable, fields: Iterable[str] | None, base: Sendable | None) -> NClassValue:

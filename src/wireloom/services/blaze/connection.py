@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from itertools import groupby
+from collections.abc import Callable, Sequence
+from itertools import groupby, repeat
 from operator import attrgetter
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from wireloom.errors import ConnectionClosed, StateError
 from wireloom.formats.blaze.codes import BlazeCode
@@ -21,6 +21,7 @@ from wireloom.formats.blaze.session import (
     SubscriptionEnded,
     SubscriptionStarted,
     TransactionFinished,
+    TransactionsFinished,
     TxId,
 )
 from wireloom.formats.blaze.session import ConnectionRefused as RefusedEvent
@@ -30,10 +31,18 @@ from wireloom.services.blaze.errors import ConnectionRefused, code_text
 if TYPE_CHECKING:
     from wireloom.services.blaze.subscription import Feed
 
-__all__ = ["Connection", "Landed"]
+__all__ = ["Connection", "Flight"]
 
-Landed = Callable[[TransactionFinished], None]
-"""Takes how a transaction ended."""
+
+class Flight(Protocol):
+    """Waits for transactions."""
+
+    def landed(self, finished: TransactionFinished) -> None:
+        """One has ended."""
+
+    def landed_alike(self, finished: TransactionsFinished, numbers: Sequence[int]) -> None:
+        """Some have ended alike; the last parts of their ids are among those of `finished`."""
+
 
 _rqstid_of = attrgetter("rqstid")
 
@@ -59,8 +68,8 @@ class Connection(asyncio.Protocol):
         on_room: Callable[[], None],
     ) -> None:
         self.session = session
-        self.flights: dict[TxId, Landed] = {}
-        """Whom to tell how a transaction ended."""
+        self.flights: dict[int, Flight] = {}
+        """Whom to tell how a transaction ended, by the last part of its id."""
         self.feeds: dict[int, Feed] = {}
         """Subscriptions by RQSTID."""
         self.ending: SessionClosed | None = None
@@ -109,8 +118,10 @@ class Connection(asyncio.Protocol):
         self._dispatch(self.session.receive(b"", self._loop.time()))
         self._on_over(self)
         # A session that was closed at once does not tell what becomes of these.
-        for txid, landed in list(self.flights.items()):
-            landed(TransactionFinished(txid, False, BlazeCode.TRANSACTION_LOST, is_local=True))
+        for number, flight in list(self.flights.items()):
+            txid = self.session.txid(number)
+            lost = TransactionFinished(txid, False, BlazeCode.TRANSACTION_LOST, is_local=True)
+            flight.landed(lost)
         self.flights.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -201,17 +212,29 @@ class Connection(asyncio.Protocol):
                     feed = self.feeds.get(rqstid)
                     if feed is not None:
                         feed.received(objects)  # type: ignore[arg-type]
+            elif kind is TransactionsFinished:
+                for run in some:
+                    self._landed_alike(run)  # type: ignore[arg-type]
+                has_room = True
             elif kind is TransactionFinished:
                 for event in some:
-                    landed = flights.pop(event.txid, None)  # type: ignore[attr-defined]
-                    if landed is not None:
-                        landed(event)  # type: ignore[arg-type]
+                    flight = flights.pop(event.txid[3], None)  # type: ignore[attr-defined]
+                    if flight is not None:
+                        flight.landed(event)  # type: ignore[arg-type]
                 has_room = True
             else:
                 for event in some:
                     self._rare(event)
         if has_room:
             self._on_room()
+
+    def _landed_alike(self, finished: TransactionsFinished) -> None:
+        numbers, at = finished.numbers, 0
+        owners = map(self.flights.pop, numbers, repeat(None))
+        for flight, some in groupby(owners):
+            start, at = at, at + sum(1 for _ in some)
+            if flight is not None:
+                flight.landed_alike(finished, numbers[start:at])
 
     def _rare(self, event: SessionEvent) -> None:
         match event:
@@ -263,7 +286,7 @@ class Connection(asyncio.Protocol):
 
     def cancel(self, txid: TxId) -> None:
         """Wait no longer for a transaction; an answer that comes is dropped."""
-        if self.flights.pop(txid, None) is not None:
+        if self.flights.pop(txid[3], None) is not None:
             self.dispatch(self.session.cancel(txid, self._loop.time()))
 
     def reason(self) -> ConnectionClosed:

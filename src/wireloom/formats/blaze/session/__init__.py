@@ -33,6 +33,7 @@ from wireloom.formats.blaze.session.events import (
     TransactionAborted,
     TransactionFinished,
     TransactionRequested,
+    TransactionsFinished,
     TxId,
 )
 from wireloom.formats.blaze.session.server import ServerSession, ServerSettings
@@ -75,6 +76,7 @@ __all__ = [
     "TransactionAborted",
     "TransactionFinished",
     "TransactionRequested",
+    "TransactionsFinished",
     "TxId",
     "behaviour_of",
 ]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import struct
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 from wireloom.errors import DecodeError
@@ -20,6 +18,7 @@ from wireloom.formats.blaze.packets import PACKETS, BlazePacket
 from wireloom.formats.blaze.session.behaviour import behaviour_of
 from wireloom.formats.blaze.session.events import SessionEvent
 from wireloom.formats.blaze.session.quick import Columns
+from wireloom.formats.blaze.session.runs import COUNTERS, Run, frame_of
 from wireloom.formats.blaze.session.states import Act
 from wireloom.framing import Splitter
 from wireloom.kernel import either
@@ -32,13 +31,6 @@ __all__ = ["BlazeSession"]
 _SMALL = 4096
 """Bytes of an incomplete packet that are joined to the next chunk; larger ones are gathered, or
 many small chunks would each copy everything before them."""
-
-
-def _joined(packet: list[Any]) -> bytes:
-    """The bytes of a packet that was taken apart."""
-    *words, body = packet
-    header = struct.pack(f">{len(words)}I", *words)
-    return header + bytes(body)
 
 
 class BlazeSession(BaseSession[Any, Act, SessionEvent]):
@@ -61,7 +53,7 @@ class BlazeSession(BaseSession[Any, Act, SessionEvent]):
         self._clock_offset = clock_offset
         self._splitter = Splitter(RULES, limits)
         kernel = either()
-        self._cut, self._join = kernel.cut_packets, kernel.join_packets
+        self._cut, self._join = kernel.cut_runs, kernel.join_packets
         self._first_index = None if model is None else self.dialect.first_index_of(model)
 
     def _received(self, data: bytes, now: float) -> list[SessionEvent]:
@@ -95,29 +87,26 @@ class BlazeSession(BaseSession[Any, Act, SessionEvent]):
 
     def _take(self, data: bytes, now: float, events: list[SessionEvent]) -> int:
         """React to the packets that are complete in `data`; gives where they end."""
-        packets: list[list[Any]]
+        runs: list[Run]
         pos: int
-        packets, pos = self._cut(data, 0, self._limits.max_frame, LENGTHS)
-        place = 0
-        while place < len(packets) and not self._is_closed:
-            place = self._take_plain(packets, place, now, events)
-            if place < len(packets) and not self._is_closed:
-                events += self._handle(_joined(packets[place]), now)
-                place += 1
+        runs, pos = self._cut(data, 0, self._limits.max_frame, LENGTHS, COUNTERS)
+        for run in runs:
+            # What is behind an unusual packet is hardly usual: each would be tried in vain.
+            for place in range(self._take_run(run, now, events), run[3]):
+                if self._is_closed:
+                    return pos
+                events += self._handle(frame_of(run, place), now)
         return pos
 
-    def _take_plain(
-        self, packets: Sequence[list[Any]], start: int, now: float, events: list[SessionEvent]
-    ) -> int:
+    def _take_run(self, run: Run, now: float, events: list[SessionEvent]) -> int:
         """React to packets up to one about which something is unusual; gives its place.
 
         Args:
-            packets: of each, the words of its header and its body.
-            start: the first one to look at.
+            run: the packets.
             now: the time.
             events: gets what happened.
         """
-        return start
+        return 0
 
     def _handle(self, frame: bytes, now: float) -> list[SessionEvent]:
         """React to one packet."""

@@ -7,9 +7,9 @@ session is one connection: to resume on the next one, give it `position` as `sin
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from itertools import count
+from itertools import count, repeat
 from typing import Any
 
 from wireloom.errors import DecodeError, StateError
@@ -26,6 +26,7 @@ from wireloom.formats.blaze.codes import (
     SubscriptionType,
 )
 from wireloom.formats.blaze.dialects import enum_of
+from wireloom.formats.blaze.nclass import NClassValue
 from wireloom.formats.blaze.packets import (
     VERSION,
     ConnectionResponse,
@@ -55,8 +56,10 @@ from wireloom.formats.blaze.session.events import (
     SubscriptionEnded,
     SubscriptionRefused,
     SubscriptionStarted,
-    TransactionFinished,
+    TransactionsFinished,
 )
+from wireloom.formats.blaze.session.quick import ACK_HEAD
+from wireloom.formats.blaze.session.runs import Run, head_of
 from wireloom.formats.blaze.session.states import (
     CLIENT_SUBSCRIPTION,
     Act,
@@ -67,12 +70,9 @@ from wireloom.formats.blaze.session.states import (
 __all__ = ["ClientSession", "ClientSettings"]
 
 _ACK = struct.Struct(">3I")
-_EVENT_HEAD = VERSION << 26 | 7 << 22 | SubscriptionEvent.code << 16
-_ANSWER_HEAD = VERSION << 26 | 6 << 22 | TransactionResponse.code << 16
-_ACK_HEAD = VERSION << 26 | 3 << 22 | SubscriptionAck.code << 16
+_EVENT_HEAD = head_of(SubscriptionEvent.code, 7)
+_ANSWER_HEAD = head_of(TransactionResponse.code, 6)
 _LIVE = EventType.DATALIVE
-_Object = tuple[EventType, IntEnum | int, int, Stamp, bytes]
-"""What an event with an object says: kind, action, SEVTID, stamp and body."""
 _DATA_KINDS = {int(kind): kind for kind in (EventType.DATADWNL, EventType.DATALIVE)}
 _EVENT_UNUSED = 0x01FF0000
 _ANSWER_UNUSED = 0x1FFF0000
@@ -98,76 +98,51 @@ class ClientSession(ClientTransactions):
 
     # -- packets
 
-    def _take_plain(
-        self, packets: Sequence[list[Any]], start: int, now: float, events: list[SessionEvent]
-    ) -> int:
+    def _take_run(self, run: Run, now: float, events: list[SessionEvent]) -> int:
         # Nearly all packets are events and plain answers.
-        place, end = start, len(packets)
-        while place < end and self._state in OPEN:
-            head, before = packets[place][0], place
-            if head == _EVENT_HEAD:
-                place = self._good_events(packets, place, now, events)
-            elif head == _ANSWER_HEAD:
-                place = self._good_answers(packets, place, now, events)
-            if place == before:
-                break
-        if place > start:
-            self._alive(now)
-        return place
-
-    def _good_events(
-        self, packets: Sequence[list[Any]], start: int, now: float, events: list[SessionEvent]
-    ) -> int:
-        """Take the objects of one subscription; gives the place of what is none of them."""
-        objects: list[_Object] = []
-        actions = self._actions
-        wanted: int = packets[start][1]
-        place = start
-        for place in range(start, len(packets)):
-            packet = packets[place]
-            if packet[0] != _EVENT_HEAD:
-                break
-            _, sbsrid, word, sevtid, seconds, number, _, body = packet
-            kind, action = _DATA_KINDS.get(word >> 28), word >> 25 & 7
-            if sbsrid != wanted or kind is None or not (action and sbsrid and sevtid):
-                break
-            if word & _EVENT_UNUSED:
-                break
-            objects.append((kind, actions.get(action, action), sevtid, (seconds, number), body))
+        if self._state not in OPEN:
+            return 0
+        head = run[0][0]
+        if head == _EVENT_HEAD:
+            is_taken = self._good_events(run, now, events)
         else:
-            place += 1
-        events += self._objects(wanted, objects, now)
-        return place
+            is_taken = head == _ANSWER_HEAD and self._good_answers(run, now, events)
+        if not is_taken:
+            return 0
+        self._alive(now)
+        return run[3]
 
-    def _good_answers(
-        self, packets: Sequence[list[Any]], start: int, now: float, events: list[SessionEvent]
-    ) -> int:
-        """Take answers without a result; gives the place of what is none."""
-        take = self._flying.pop
-        before = -1
-        is_ok, code = False, BlazeCode.NO_ERROR
-        for place in range(start, len(packets)):
-            packet = packets[place]
-            if packet[0] != _ANSWER_HEAD:
-                return place
-            _, word, plid, svid, cnid, prid, _ = packet
-            if word != before:
-                if word >> 29 not in (1, 2) or word & _ANSWER_UNUSED:
-                    return place
-                before, is_ok = word, word >> 29 == 1
-                code = self._codes.get(word & 0xFFFF, word & 0xFFFF)
-            if not (cnid and prid):
-                return place
-            txid = (plid, svid, cnid, prid)
-            if take(txid, None) is None:
-                self.counts["unknown_answers"] += 1
-                continue
-            events.append(TransactionFinished(txid, is_ok, code))
-            if self._state is not ClientState.CONNECTED:
-                events += self._done(now)
-                if self._is_closed:
-                    return place + 1
-        return len(packets)
+    def _good_events(self, run: Run, now: float, events: list[SessionEvent]) -> bool:
+        """Take the objects of one subscription; False if one of them may be none."""
+        words, (sevtids, numbers), bodies, _ = run
+        _, sbsrid, word, _, seconds, _, _ = words
+        kind, action = _DATA_KINDS.get(word >> 28), word >> 25 & 7
+        if kind is None or not (action and sbsrid) or 0 in sevtids or word & _EVENT_UNUSED:
+            return False
+        stamps = [(seconds, number) for number in numbers]
+        what = self._actions.get(action, action)
+        events += self._objects(sbsrid, kind, what, sevtids, stamps, bodies, now)
+        return True
+
+    def _good_answers(self, run: Run, now: float, events: list[SessionEvent]) -> bool:
+        """Take answers without a result; False if one of them may have one, or be none."""
+        words, (numbers,), _, count = run
+        _, word, *sender, _ = words
+        if word >> 29 not in (1, 2) or word & _ANSWER_UNUSED or not sender[2] or 0 in numbers:
+            return False
+        if sender != [self.settings.platform, self.settings.service, self.connid]:
+            self.counts["unknown_answers"] += count
+            return True
+        known = list(map(self._flying.pop, numbers, repeat(None)))
+        if None in known:
+            numbers = [n for n, at in zip(numbers, known, strict=True) if at is not None]
+            self.counts["unknown_answers"] += count - len(numbers)
+        code = self._codes.get(word & 0xFFFF, word & 0xFFFF)
+        ended = TransactionsFinished(self.txid(0)[:3], numbers, word >> 29 == 1, code)
+        events += [ended] if len(numbers) > 1 else ended
+        if self._state is not ClientState.CONNECTED:
+            events += self._done(now)
+        return True
 
     def _react(
         self, name: str, fields: dict[str, int], packet: Any, reason: str, now: float
@@ -313,24 +288,29 @@ class ClientSession(ClientTransactions):
             StateError: an event does not wait for it.
         """
         feed = self._feeds.get(rqstid)
-        for sevtid in (sevtids,) if isinstance(sevtids, int) else sevtids:
-            if feed is None or sevtid not in feed.unacked:
+        ids = (sevtids,) if isinstance(sevtids, int) else sevtids
+        waiting = {} if feed is None else feed.unacked
+        for sevtid in ids:
+            if sevtid not in waiting:
                 raise StateError(f"event {sevtid} of subscription {rqstid} waits for nothing")
-            del feed.unacked[sevtid]
-            self._put_ack(feed.sbsrid, sevtid, now)
+            del waiting[sevtid]
+        if feed is not None:
+            self._put_acks(feed.sbsrid, ids, now)
 
-    def _put_ack(self, sbsrid: int, sevtid: int, now: float) -> None:
+    def _put_acks(self, sbsrid: int, sevtids: Sequence[int], now: float) -> None:
+        if not sevtids:
+            return
         if self.settings.has_cumulative_acks:
-            self._acks[sbsrid] = sevtid
+            self._acks[sbsrid] = sevtids[-1]
         else:
-            self._send(_ACK.pack(_ACK_HEAD, sbsrid, sevtid))
+            self._send_packets((ACK_HEAD, sbsrid, list(sevtids)), len(sevtids))
         self._has_sent(now)
 
     def data_to_send(self) -> bytes:
         """What is to be sent now, each byte once."""
         if self._acks:
             # First of all: nothing may follow a DSCOND.
-            acks = [_ACK.pack(_ACK_HEAD, *ids) for ids in self._acks.items()]
+            acks = [_ACK.pack(ACK_HEAD, *ids) for ids in self._acks.items()]
             self._unsent[:0] = acks
             self._acks.clear()
         return super().data_to_send()
@@ -359,8 +339,15 @@ class ClientSession(ClientTransactions):
     def _sbsevt(self, packet: SubscriptionEvent, now: float) -> list[SessionEvent]:
         if packet.sevttp in (1, 2) and packet.body is not None:
             kind, stamp = EventType(packet.sevttp), (packet.tmstmp0, packet.tmstmp1)
-            given = (kind, packet.sbeact, packet.sevtid, stamp, packet.body)
-            return self._objects(packet.sbsrid, (given,), now)
+            return self._objects(
+                packet.sbsrid,
+                kind,
+                packet.sbeact,
+                (packet.sevtid,),
+                (stamp,),
+                (packet.body,),
+                now,
+            )
         rqstid, feed = self._fed(packet.sbsrid)
         if feed is None:
             return []
@@ -388,41 +375,57 @@ class ClientSession(ClientTransactions):
         """Acknowledge events, or note that they wait to be acknowledged."""
         if self.behaviour.has_acks:
             if self.settings.is_auto_ack:
-                for sevtid in sevtids:
-                    self._put_ack(feed.sbsrid, sevtid, now)
+                self._put_acks(feed.sbsrid, sevtids, now)
             else:
                 feed.unacked.update(dict.fromkeys(sevtids))
 
-    def _objects(self, sbsrid: int, objects: Sequence[_Object], now: float) -> list[SessionEvent]:
+    def _objects(
+        self,
+        sbsrid: int,
+        kind: EventType,
+        action: IntEnum | int,
+        sevtids: Sequence[int],
+        stamps: Sequence[Stamp],
+        bodies: Sequence[bytes],
+        now: float,
+    ) -> list[SessionEvent]:
         """Objects of one subscription have come."""
-        if not objects:
-            return []
-        rqstid, feed = self._fed(sbsrid, len(objects))
+        rqstid, feed = self._fed(sbsrid, len(bodies))
         if feed is None:
             return []
-        has_model, is_ordered = self.model is not None, self.behaviour.is_ordered
-        events: list[SessionEvent] = []
-        value = None
-        for kind, action, sevtid, stamp, body in objects:
-            if has_model:
-                encoding = feed.encoding
-                if encoding is Encoding.INDEXDELTA and action != Action.DLT:
-                    encoding = Encoding.INDEXNOTZERO  # a whole object: absent fields are zero
-                try:
-                    value = self._object(feed.nclsid, encoding, body)
-                except DecodeError as error:
-                    self._note(feed, [each[2] for each in objects[: len(events)]], now)
-                    why = f"an event that cannot be read: {error}"
-                    return events + self._violation(why, now)
+        values: Iterable[NClassValue | None] = repeat(None, len(bodies))
+        flaw = ""
+        if self.model is not None:
+            values, flaw = self._values(feed, action, bodies)
+        events: list[SessionEvent] = [
+            ObjectReceived(rqstid, sevtid, kind, action, stamp, body, value)
+            for sevtid, stamp, body, value in zip(sevtids, stamps, bodies, values, strict=False)
+        ]
+        if events:
             if kind is _LIVE:
                 feed.is_downloading = False
-            if stamp > feed.newest:
-                feed.newest = stamp
-            if is_ordered or not feed.is_downloading:
+            feed.newest = max(feed.newest, *stamps[: len(events)])
+            if self.behaviour.is_ordered or not feed.is_downloading:
                 feed.position = feed.newest
-            events.append(ObjectReceived(rqstid, sevtid, kind, action, stamp, body, value))
-        self._note(feed, [each[2] for each in objects], now)
+            self._note(feed, sevtids[: len(events)], now)
+        if flaw:
+            events += self._violation(f"an event that cannot be read: {flaw}", now)
         return events
+
+    def _values(
+        self, feed: FeedState, action: IntEnum | int, bodies: Sequence[bytes]
+    ) -> tuple[list[NClassValue | None], str]:
+        """The objects in bodies, up to one that cannot be read; and why not."""
+        encoding = feed.encoding
+        if encoding is Encoding.INDEXDELTA and action != Action.DLT:
+            encoding = Encoding.INDEXNOTZERO  # a whole object: absent fields are zero
+        values: list[NClassValue | None] = []
+        try:
+            for body in bodies:
+                values.append(self._object(feed.nclsid, encoding, body))  # noqa: PERF401
+        except DecodeError as error:
+            return values, str(error)
+        return values, ""
 
     def _forget(self, rqstid: int) -> None:
         feed = self._feeds.pop(rqstid)

@@ -115,8 +115,9 @@ class ClientBase(BlazeSession):
         super().__init__(given.dialect, given.model, given.limits, given.clock_offset)
         self.is_held = False
         """Whether the owner has stopped reading, so that the server's silence does not count."""
-        self._flying: dict[TxId, float] = {}
-        """Transactions without an answer, and until when it is waited for."""
+        self._flying: dict[int, float] = {}
+        """Transactions without an answer, by the last part of their ids, which is all that differs;
+        and until when it is waited for."""
         self._feeds: dict[int, FeedState] = {}
         self._stops: deque[int] = deque()
         """RQSTIDs whose SBSTOP has not been answered, oldest first."""
@@ -167,9 +168,9 @@ class ClientBase(BlazeSession):
         reason: IntEnum | int | None = None,
     ) -> list[SessionEvent]:
         events: list[SessionEvent] = []
-        for txid in self._flying:
+        for number in self._flying:
             code = BlazeCode.TRANSACTION_LOST
-            events.append(TransactionFinished(txid, False, code, is_local=True))
+            events.append(TransactionFinished(self.txid(number), False, code, is_local=True))
         self._flying.clear()
         for rqstid, feed in self._feeds.items():
             was = feed.state
@@ -260,14 +261,14 @@ class ClientBase(BlazeSession):
     def _expire(self, now: float) -> list[SessionEvent]:
         """Give up what has not been answered in time."""
         waiting = [(at, kind, id) for (kind, id), at in self._deadlines.items()]
-        waiting += [(at, "tx", txid) for txid, at in self._flying.items()]
+        waiting += [(at, "tx", number) for number, at in self._flying.items()]
         due = [each for each in waiting if each[0] <= now + 1e-6]
         events: list[SessionEvent] = []
         for _, kind, id in sorted(due, key=itemgetter(0)):
             if kind == "tx":
                 del self._flying[id]
                 code = BlazeCode.TRANSACTION_TIMEOUT
-                events.append(TransactionFinished(id, False, code, is_local=True))
+                events.append(TransactionFinished(self.txid(id), False, code, is_local=True))
                 continue
             del self._deadlines[kind, id]
             if kind == "sub":
@@ -279,6 +280,10 @@ class ClientBase(BlazeSession):
         self._rings_at = inf
         self._ring_by(min([*self._deadlines.values(), *self._flying.values()], default=inf))
         return events + self._done(now)
+
+    def txid(self, number: int) -> TxId:
+        """The id of a transaction."""
+        return self.settings.platform, self.settings.service, self.connid, number
 
     def _must_be_open(self, *, is_new: bool = False) -> None:
         allowed = (ClientState.CONNECTED,) if is_new else OPEN

@@ -93,9 +93,10 @@ class ClientTransactions(ClientBase):
             StateError: no connection, too many are pending, or the dialect has no such request.
             EncodeError: the action cannot be written.
         """
-        return self.transact_bodies(
+        (number,) = self.transact_bodies(
             action, nclsid, (body,), now, encoding, type, wants_result, timeout
-        )[0]
+        )
+        return self.txid(number)
 
     def transact_bodies(
         self,
@@ -107,8 +108,8 @@ class ClientTransactions(ClientBase):
         type: TransactionType = TransactionType.NCLASS,
         wants_result: bool = False,
         timeout: float | None = None,
-    ) -> list[TxId]:
-        """Like `transact_body`, for several objects of one class: their ids.
+    ) -> Sequence[int]:
+        """Like `transact_body`, for several objects of one class: the last part of their ids.
 
         Raises:
             StateError: no connection, too many are pending, or the dialect has no such request.
@@ -124,34 +125,35 @@ class ClientTransactions(ClientBase):
         if words is None:
             words = self._request_words[shape] = self._words_of(*shape)
         if not bodies:
-            return []
-        ids = self._next_ids(len(bodies))
+            return ()
+        numbers = self._next_numbers(len(bodies))
         deadline = now + (self.settings.request_timeout if timeout is None else timeout)
-        flying.update(dict.fromkeys(ids, deadline))
+        flying.update(dict.fromkeys(numbers, deadline))
+        sender = self.txid(0)[:3]
         columns: Columns
         if nclsid is None:
-            columns = (*words, ids, self.connid)
+            columns = (*words, sender, numbers, self.connid)
         else:
             head, word, clsenc = words
-            columns = (head, word, ids, None, clsenc, self.connid, list(bodies))
-        self._send_packets(columns, len(ids))
+            columns = (head, word, sender, numbers, None, clsenc, self.connid, list(bodies))
+        self._send_packets(columns, len(bodies))
         self._has_sent(now)
         self._ring_by(deadline)
-        return ids
+        return numbers
 
-    def _next_ids(self, count: int) -> list[TxId]:
-        """Ids that nothing pending has."""
-        platform, service, connid = self.settings.platform, self.settings.service, self.connid
-        ids: list[TxId] = []
-        while len(ids) < count:
-            first = self._txprid % 0xFFFFFFFF + 1
-            self._txprid = last = min(first + count - len(ids) - 1, 0xFFFFFFFF)
-            made = [(platform, service, connid, prid) for prid in range(first, last + 1)]
-            if not self._flying.keys().isdisjoint(made):
-                # Some are pending since before the numbers wrapped around.
-                made = [txid for txid in made if txid not in self._flying]
-            ids += made
-        return ids
+    def _next_numbers(self, count: int) -> range | list[int]:
+        """The last part of ids that nothing pending has."""
+        first = self._txprid % 0xFFFFFFFF + 1
+        made = range(first, first + count)
+        if made[-1] <= 0xFFFFFFFF and self._flying.keys().isdisjoint(made):  # nearly always
+            self._txprid = made[-1]
+            return made
+        numbers: list[int] = []
+        while len(numbers) < count:  # some are pending since before they wrapped around
+            self._txprid = self._txprid % 0xFFFFFFFF + 1
+            if self._txprid not in self._flying:
+                numbers.append(self._txprid)
+        return numbers
 
     def _words_of(
         self,
@@ -181,14 +183,15 @@ class ClientTransactions(ClientBase):
         Raises:
             StateError: it is not pending.
         """
-        if txid not in self._flying:
+        if txid != self.txid(txid[3]) or txid[3] not in self._flying:
             raise StateError(f"transaction {txid} does not fly")
-        del self._flying[txid]
+        del self._flying[txid[3]]
         finished = TransactionFinished(txid, False, BlazeCode.CLIENT_ABORTED, is_local=True)
         return [finished, *self._done(now)]
 
     def _txresp(self, packet: TransactionResponse, now: float) -> list[SessionEvent]:
-        if packet.txid not in self._flying:
+        number = packet.txprid
+        if number not in self._flying or packet.txid != self.txid(number):
             self.counts["unknown_answers"] += 1
             return []
         value = encoding = None
@@ -200,7 +203,7 @@ class ClientTransactions(ClientBase):
                 value = self._object(packet.nclsid, encoding, packet.body)
             except DecodeError as error:
                 return self._violation(f"a result that cannot be read: {error}", now)
-        del self._flying[packet.txid]
+        del self._flying[number]
         finished = TransactionFinished(
             packet.txid,
             packet.txresl == TransactionResult.TXOK,

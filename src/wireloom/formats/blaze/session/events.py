@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal
@@ -37,6 +38,7 @@ __all__ = [
     "TransactionAborted",
     "TransactionFinished",
     "TransactionRequested",
+    "TransactionsFinished",
     "TxId",
 ]
 
@@ -143,6 +145,28 @@ class TransactionFinished(SessionEvent):
     encoding: Encoding | None = None
     body: bytes | None = None
     nclass: NClassValue | None = None
+
+
+@dataclass(slots=True)
+class TransactionsFinished(SessionEvent):
+    """To the client: several transactions ended alike, without results.
+
+    It stands for the `TransactionFinished` of each, which it gives when it is iterated over.
+    """
+
+    sender: tuple[int, int, int]
+    """What their ids begin with."""
+    numbers: Sequence[int]
+    """The last part of their ids, in the order of the answers."""
+    is_ok: bool
+    code: Code = BlazeCode.NO_ERROR
+
+    def of(self, number: int) -> TransactionFinished:
+        """What has become of one of them."""
+        return TransactionFinished((*self.sender, number), self.is_ok, self.code)
+
+    def __iter__(self) -> Iterator[TransactionFinished]:
+        return map(self.of, self.numbers)
 
 
 @dataclass(frozen=True, slots=True)

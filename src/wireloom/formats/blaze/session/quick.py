@@ -13,14 +13,13 @@ from typing import Any, Final, Protocol
 from wireloom.formats.blaze.codes import Action, BlazeCode, Encoding, EventType
 from wireloom.formats.blaze.dialects import Dialect, enum_of
 from wireloom.formats.blaze.packets import (
-    VERSION,
-    BlazePacket,
     SubscriptionAck,
     SubscriptionEvent,
     TransactionRequest,
     TransactionResponse,
 )
-from wireloom.formats.blaze.session.events import Stamp, TxId
+from wireloom.formats.blaze.session.events import Stamp
+from wireloom.formats.blaze.session.runs import head_of
 
 __all__ = ["ACK_HEAD", "REQUEST_HEAD", "Columns", "Numbers"]
 
@@ -28,15 +27,11 @@ Columns = tuple[Any, ...]
 """Packets as `join_packets` takes them: what all of them have, or a list with the part of each."""
 
 
-def _head(packet: type[BlazePacket], words: int) -> int:
-    return VERSION << 26 | words << 22 | packet.code << 16
-
-
-ACK_HEAD: Final = _head(SubscriptionAck, 3)
-REQUEST_HEAD: Final = _head(TransactionRequest, 9)
-_RESPONSE_HEAD: Final = _head(TransactionResponse, 6)
-_EVENT_HEAD: Final = _head(SubscriptionEvent, 6)
-_DATA_HEAD: Final = _head(SubscriptionEvent, 7)
+ACK_HEAD: Final = head_of(SubscriptionAck.code, 3)
+REQUEST_HEAD: Final = head_of(TransactionRequest.code, 9)
+_RESPONSE_HEAD: Final = head_of(TransactionResponse.code, 6)
+_EVENT_HEAD: Final = head_of(SubscriptionEvent.code, 6)
+_DATA_HEAD: Final = head_of(SubscriptionEvent.code, 7)
 
 
 class Shown(Protocol):
@@ -93,13 +88,12 @@ class Numbers:
             for code in BlazeCode
         }
 
-    def responses(self, words: list[int], txids: list[TxId]) -> Columns:
-        """TXRESPs without a result, of which `response_word` has given the words."""
-        return (_RESPONSE_HEAD, words, txids)
-
-    def response_word(self, is_ok: bool, code: BlazeCode) -> int:
-        """The word TXRESW of an answer without a result."""
-        return self._response_words[is_ok, code]
+    def responses(
+        self, sender: tuple[int, int, int], numbers: Sequence[int], is_ok: bool, code: BlazeCode
+    ) -> Columns:
+        """TXRESPs without a result, for transactions of one sender that ended alike."""
+        word = self._response_words[is_ok, code]
+        return (_RESPONSE_HEAD, word, sender, list(numbers))
 
     def live_events(
         self,

@@ -44,6 +44,7 @@ from wireloom.formats.blaze.session.events import (
     SubscriptionRequested,
 )
 from wireloom.formats.blaze.session.quick import ACK_HEAD, REQUEST_HEAD
+from wireloom.formats.blaze.session.runs import Run
 from wireloom.formats.blaze.session.serverbase import OPEN, ServerSettings
 from wireloom.formats.blaze.session.servertx import ServerTransactions
 from wireloom.formats.blaze.session.states import (
@@ -74,26 +75,21 @@ class ServerSession(ServerTransactions):
 
     # -- packets
 
-    def _take_plain(
-        self, packets: Sequence[list[Any]], start: int, now: float, events: list[SessionEvent]
-    ) -> int:
+    def _take_run(self, run: Run, now: float, events: list[SessionEvent]) -> int:
         # Nearly all packets are acknowledgements and good transactions.
-        place, end = start, len(packets)
-        while place < end and self._state is ServerState.CONNECTED:
-            packet = packets[place]
-            if packet[0] == REQUEST_HEAD:
-                last = self._good_requests(packets, place, now, events)
-                if last == place:
-                    break
-                place = last
-            elif packet[0] == ACK_HEAD and packet[1] and packet[2]:
-                self._sbsack(packet[1], packet[2])
-                place += 1
-            else:
-                break
-        if place > start:
+        if self._state is not ServerState.CONNECTED:
+            return 0
+        words, columns, _, count = run
+        if words[0] == REQUEST_HEAD:
+            taken = self._good_requests(run, now, events)
+        elif words[0] == ACK_HEAD and words[1] and 0 not in columns[0]:
+            self._sbsack(words[1], columns[0])
+            taken = count
+        else:
+            return 0
+        if taken:
             self._alive(now)
-        return place
+        return taken
 
     def _react(
         self, name: str, fields: dict[str, int], packet: Any, reason: str, now: float
@@ -115,7 +111,7 @@ class ServerSession(ServerTransactions):
         if name == "SBSREQ":
             return self._sbsreq(fields, packet, reason, now)
         if name == "SBSACK":
-            self._sbsack(fields["sbsrid"], fields["sevtid"])
+            self._sbsack(fields["sbsrid"], (fields["sevtid"],))
         elif name == "SBSTOP":
             return self._sbstop(fields["sbsrid"])
         elif packet is None:
@@ -391,11 +387,12 @@ class ServerSession(ServerTransactions):
             return BlazeCode.SERVER_ERROR
         return None
 
-    def _sbsack(self, sbsrid: int, sevtid: int) -> None:
+    def _sbsack(self, sbsrid: int, sevtids: Sequence[int]) -> None:
         subscription = self.subscriptions.get(sbsrid)
         is_cumulative = self.settings.has_cumulative_acks
-        if subscription is None or not subscription.acknowledge(sevtid, is_cumulative):
-            self.counts["unknown_acks"] += 1
+        for sevtid in sevtids:
+            if subscription is None or not subscription.acknowledge(sevtid, is_cumulative):
+                self.counts["unknown_acks"] += 1
 
     def _sbstop(self, sbsrid: int) -> list[SessionEvent]:
         subscription = self.subscriptions.pop(sbsrid, None)

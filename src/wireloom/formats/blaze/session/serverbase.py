@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import deque
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
@@ -37,6 +36,7 @@ from wireloom.formats.blaze.session.events import (
     TransactionRequested,
     TxId,
 )
+from wireloom.formats.blaze.session.completed import Completed
 from wireloom.formats.blaze.session.quick import Numbers
 from wireloom.formats.blaze.session.states import (
     SERVER,
@@ -145,9 +145,7 @@ class ServerBase(BlazeSession):
         self._flying: dict[TxId, tuple[float, TransactionRequested]] = {}
         """Transactions that have no answer yet, and until when the application may take."""
         self._ended: list[SessionEvent] = []
-        self._completed: set[TxId] = set()
-        self._in_order: deque[TxId] = deque()
-        """The same, the oldest first."""
+        self._completed = Completed(given.max_completed)
         self._sbsrids = count(1)
         self._numbers = _numbers(self.dialect.name)
         self._at_once = 0  # bytes of events written since `data_to_send`

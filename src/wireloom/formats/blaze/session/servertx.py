@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
+from itertools import repeat
 from typing import Any, Protocol
 
 from wireloom.errors import DecodeError, EncodeError
@@ -26,7 +27,7 @@ from wireloom.formats.blaze.session.events import (
     TransactionRequested,
     TxId,
 )
-from wireloom.formats.blaze.session.quick import REQUEST_HEAD
+from wireloom.formats.blaze.session.runs import Run
 from wireloom.formats.blaze.session.serverbase import ServerBase, ServerSettings
 from wireloom.formats.blaze.session.states import (
     SERVER_TRANSACTION,
@@ -135,13 +136,11 @@ class ServerTransactions(ServerBase):
             now: the time.
             failed: gets to know that a result cannot be written, and so is not sent.
         """
-        flying, word_of = self._flying, self._numbers.response_word
-        words: list[int] = []
-        plain: list[TxId] = []
+        flying = self._flying
         events: list[SessionEvent] = []
-        code_before: BlazeCode | None = None
-        is_ok = False
-        word = 0
+        numbers: list[int] = []  # of one sender, with one outcome: they are answered together
+        plid = svid = 0
+        end = False, BlazeCode.NO_ERROR
         for txid, outcome in zip(txids, outcomes, strict=True):
             found = flying.get(txid)
             code = outcome.code
@@ -150,41 +149,40 @@ class ServerTransactions(ServerBase):
                 or (found[1].wants_result and outcome.result is not None)
                 or code is _SEE_RESULT
             ):
-                self._answer_plain(words, plain)
-                words, plain = [], []
+                self._answer_alike(plid, svid, numbers, *end)
+                numbers = []
                 try:
                     events += self.respond(txid, now, code, outcome.result, outcome.is_ok)
                 except EncodeError as error:
                     failed(error)
                     events += self.respond(txid, now, code, is_ok=outcome.is_ok)
                 continue
-            if code is not code_before or outcome.is_ok is not is_ok:
-                code_before, is_ok = code, outcome.is_ok
-                word = word_of(is_ok, code)
-            words.append(word)
-            plain.append(txid)
+            if txid[0] != plid or txid[1] != svid or end != (outcome.is_ok, code):
+                self._answer_alike(plid, svid, numbers, *end)
+                numbers = []
+                plid, svid = txid[:2]
+                end = outcome.is_ok, code
+            numbers.append(txid[3])
             del flying[txid]
-        self._answer_plain(words, plain)
+        self._answer_alike(plid, svid, numbers, *end)
         return events if self._state is ServerState.CONNECTED else events + self._drained(now)
 
-    def _answer_plain(self, words: list[int], txids: list[TxId]) -> None:
-        """Answer transactions, which do not fly any more, without a result."""
-        if txids:
-            self._send_packets(self._numbers.responses(words, txids), len(txids))
-            self._complete(txids)
+    def _answer_alike(
+        self, plid: int, svid: int, numbers: list[int], is_ok: bool, code: BlazeCode
+    ) -> None:
+        """Answer transactions of one sender, which do not fly any more, without a result."""
+        if numbers:
+            sender = plid, svid, self.connid
+            self._send_packets(self._numbers.responses(sender, numbers, is_ok, code), len(numbers))
+            self._complete(sender, numbers)
 
     def _finish(self, txid: TxId) -> None:
         del self._flying[txid]
-        self._complete((txid,))
+        self._complete(txid[:3], (txid[3],))
 
-    def _complete(self, txids: Sequence[TxId]) -> None:
-        """Remember ids that were answered, and forget the oldest ones."""
-        self._completed.update(txids)
-        self._in_order.extend(txids)
-        many = len(self._in_order) - self.settings.max_completed
-        if many > 0:
-            take = self._in_order.popleft
-            self._completed.difference_update([take() for _ in range(many)])
+    def _complete(self, sender: tuple[int, int, int], numbers: Sequence[int]) -> None:
+        """Remember ids that were answered."""
+        self._completed.add(sender, numbers)
         if not self._flying:
             self._timers.cancel(Act.RESPOND)
 
@@ -198,8 +196,7 @@ class ServerTransactions(ServerBase):
         is_ok: bool = False,
     ) -> None:
         if result is None and txid[2] and txid[3]:
-            word = self._numbers.response_word(is_ok, code)
-            self._send_packets(self._numbers.responses([word], [txid]))
+            self._send_packets(self._numbers.responses(txid[:3], (txid[3],), is_ok, code))
             return
         parts: dict[str, Any] = {}
         if result is not None:
@@ -280,45 +277,24 @@ class ServerTransactions(ServerBase):
         self._flying[txid] = (deadline, request)
         return [request]
 
-    def _good_requests(
-        self, packets: Sequence[list[Any]], start: int, now: float, events: list[SessionEvent]
-    ) -> int:
-        """Take transactions that are to be carried out; gives the place of what is none.
-
-        Args:
-            packets: what has come.
-            start: the first one to look at.
-            now: the time.
-            events: gets the transactions.
-        """
-        flying, completed, given = self._flying, self._completed, self.settings
-        shapes, mine, is_strict = self._shapes, self.connid, given.is_strict
-        end = min(len(packets), start + max(0, given.max_flying - len(flying)))
-        deadline = now + given.transaction_timeout
-        if not flying:
-            self._timers.set(Act.RESPOND, deadline)
-        shape: _Shape | None = None
-        place, word_before, clsenc_before = start, -1, -1
-        for place in range(start, end):
-            packet = packets[place]
-            if packet[0] != REQUEST_HEAD:
-                break
-            _, word, plid, svid, cnid, prid, _, clsenc, connid, body = packet
-            if word != word_before or clsenc != clsenc_before:
-                shape = shapes.get((word, clsenc)) or self._shape(word, clsenc)
-                word_before, clsenc_before = word, clsenc
-            txid = (plid, svid, cnid, prid)
-            if (
-                shape is None
-                or not mine == connid == cnid
-                or not prid
-                or txid in completed
-                or (is_strict and not (plid and svid))
-            ):
-                break
-            action, wants_result, nclsid, encoding, layout, read, has_zeros = shape
-            is_canonical = True
+    def _good_requests(self, run: Run, now: float, events: list[SessionEvent]) -> int:
+        """Take transactions that are to be carried out, up to one that is not; gives its place."""
+        words, (numbers,), bodies, _ = run
+        _, word, plid, svid, cnid, _, _, clsenc, connid = words
+        shape = self._shapes.get((word, clsenc)) or self._shape(word, clsenc)
+        is_strict = self.settings.is_strict
+        if (
+            shape is None
+            or not self.connid == connid == cnid
+            or (is_strict and not (plid and svid))
+        ):
+            return 0
+        action, wants_result, nclsid, encoding, layout, read, has_zeros = shape
+        requests: list[TransactionRequested] = []
+        txids = self._unused((plid, svid, cnid), numbers)
+        for txid, body in zip(txids, bodies, strict=False):
             items = None if read is None else read(body, has_zeros)
+            is_canonical = True
             if items is not None:
                 value: NClassValue | None = NClassValue(layout, items, encoding)
             else:
@@ -330,18 +306,36 @@ class ServerTransactions(ServerBase):
                         value = self._object(nclsid, encoding, body)
                     except DecodeError:
                         break
-            request = TransactionRequested(
-                txid, _NCLASS, action, wants_result, nclsid, encoding, body, value, is_canonical
+            requests.append(
+                TransactionRequested(
+                    txid, _NCLASS, action, wants_result, nclsid, encoding, body, value, is_canonical
+                )
             )
-            entry = (deadline, request)
-            if flying.setdefault(txid, entry) is not entry:
-                break
-            events.append(request)
-        else:
-            place = end
-        if not flying:
-            self._timers.cancel(Act.RESPOND)
-        return place
+        if requests:
+            deadline = now + self.settings.transaction_timeout
+            if not self._flying:
+                self._timers.set(Act.RESPOND, deadline)
+            self._flying.update(zip(txids, zip(repeat(deadline), requests), strict=False))
+            events += requests
+        return len(requests)
+
+    def _unused(self, sender: tuple[int, int, int], numbers: Sequence[int]) -> list[TxId]:
+        """Ids of transactions that may begin: up to one that is not new, or too many fly."""
+        numbers = numbers[: max(0, self.settings.max_flying - len(self._flying))]
+        txids = [(*sender, number) for number in numbers]
+        if (
+            0 not in numbers
+            and not self._completed.has_any(sender, numbers)
+            and self._flying.keys().isdisjoint(txids)
+            and (isinstance(numbers, range) or len(set(numbers)) == len(numbers))
+        ):
+            return txids
+        known: set[int] = {0}
+        for place, txid in enumerate(txids):
+            if txid[3] in known or txid in self._completed or txid in self._flying:
+                return txids[:place]
+            known.add(txid[3])
+        return txids
 
     def _shape(self, word: int, clsenc: int) -> _Shape | None:
         """What the words TXREQW and CLSENC of a good request say; None if it may be no good one."""
