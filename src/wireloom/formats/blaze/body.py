@@ -6,7 +6,7 @@ can draw what it reads as a tree; it is the same code, so the two never disagree
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -30,6 +30,7 @@ __all__ = [
     "decode_below",
     "decode_nclass",
     "encode_nclass",
+    "encode_plain",
     "make_delta",
     "trimmed",
 ]
@@ -311,6 +312,22 @@ def encode_nclass(
     if len(content) + _LEN_LEN > max_size:
         raise EncodeError(f"{len(content) + _LEN_LEN} bytes, {max_size} are the most")
     return _framed(content)
+
+
+def encode_plain(
+    values: Sequence[NClassValue], first_index: int, max_size: int = DEFAULT_LIMITS.max_frame
+) -> list[bytes] | None:
+    """What `encode_nclass` makes of objects of one class in INDEXNOTZERO, at once.
+
+    None if one of them is not plain, or not legal: that function says which.
+    """
+    write = values[0].layout.flat(first_index).write
+    try:
+        bodies: list[bytes | None] = [write(value._items) for value in values]
+    except Exception:
+        return None
+    found = [body for body in bodies if body is not None and len(body) <= max_size]
+    return found if len(found) == len(bodies) else None
 
 
 def _framed(content: bytes) -> bytes:

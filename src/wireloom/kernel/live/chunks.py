@@ -143,40 +143,51 @@ def join_packets(columns: tuple, count: cython.Py_ssize_t) -> bytes:
     place: cython.Py_ssize_t
     start: cython.Py_ssize_t
     length_at: cython.Py_ssize_t
+    given: list = []  # what all packets have as bytes, the rest as lists
     for column in columns:
-        if isinstance(column, (list, range)):
+        if isinstance(column, range):
+            column = list(column)
+        if isinstance(column, list):
             if len(column) != count:
                 raise ValueError(f"{len(column)} parts of {count} packets")
-            if isinstance(column, range):
-                total += 4 * count
-                continue
             for part in column:
                 total += _part_size(part)
+        elif column is None:
+            total += 4 * count
         else:
-            total += count * _part_size(column)
+            column = _raw_part(column)
+            total += count * len(column)
+        given.append(column)
     joined = new_bytes(total)
     out = new_bytes_at(joined)
     for place in range(count):
         start = at
         length_at = -1
-        for column in columns:
-            part = column[place] if isinstance(column, (list, range)) else column
-            if part is None:
+        for column in given:
+            part = column[place] if isinstance(column, list) else column
+            if isinstance(part, bytes):
+                copy_bytes(out, at, bytes_at(part), 0, len(part), min(len(part), total - at))
+                at += len(part)
+            elif part is None:
                 length_at = at
                 at += 4
             elif isinstance(part, tuple):
                 for word in part:
                     put_be32(out, at, total, word)
                     at += 4
-            elif isinstance(part, bytes):
-                copy_bytes(out, at, bytes_at(part), 0, len(part), min(len(part), total - at))
-                at += len(part)
             else:
                 put_be32(out, at, total, part)
                 at += 4
         if length_at >= 0:
             put_be32(out, length_at, total, at - start)
     return bytes(joined)
+
+
+def _raw_part(part):
+    if isinstance(part, bytes):
+        return part
+    words = part if isinstance(part, tuple) else (part,)
+    return b"".join([word.to_bytes(4, "big") for word in words])
 
 
 def _part_size(part):

@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterable, Iterable, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from enum import IntEnum
 from functools import partial
 from itertools import groupby, islice
 from typing import Any, Self, TypeVar, overload
 
 from wireloom.errors import ConnectionClosed, OptionError, WireloomError
-from wireloom.formats.blaze.body import encode_nclass, make_delta
+from wireloom.formats.blaze.body import encode_nclass, encode_plain, make_delta
 from wireloom.formats.blaze.classes import ModelObject, classes_of
 from wireloom.formats.blaze.codes import (
     Action,
@@ -256,7 +256,7 @@ class Client(Link):
         Raises:
             EncodeError: an object cannot be written; those before it were sent.
         """
-        batch = _Batch()
+        batch = _Batch(self._result)
         send = partial(self._send_some, batch, action, encoding, wants_result, timeout)
         try:
             if isinstance(objects, AsyncIterable):
@@ -273,7 +273,7 @@ class Client(Link):
             await batch.wait()
         finally:
             batch.cancel()
-        return [self._result(finished) for finished in batch.results]
+        return batch.results
 
     async def _room(self, limit: float | None) -> Connection | None:
         """The connection, when it has room for a transaction; None when there will be none."""
@@ -294,7 +294,7 @@ class Client(Link):
     ) -> None:
         """Send some of many transactions, for which there is room; without connection they fail."""
         if connection is None:
-            batch.results += [None] * len(objects)
+            batch.results += [_UNSENT] * len(objects)
             return
         session, now = connection.session, connection.time()
         try:
@@ -304,8 +304,7 @@ class Client(Link):
                 self._remember(nclsid, model)
                 bodies: list[bytes] = []
                 try:
-                    for obj in some:
-                        bodies.append(_body(obj, encoding, first))  # noqa: PERF401 - it may fail
+                    _encode(some, encoding, first, bodies)
                 finally:
                     numbers = session.transact_bodies(
                         action, nclsid, bodies, now, encoding, _NCLASS, wants_result, limit
@@ -467,6 +466,8 @@ class Client(Link):
 
 
 def _layout_of(obj: object) -> ClassLayout:
+    if type(obj) is NClassValue:
+        return obj.layout
     if not isinstance(obj, (ModelObject, NClassValue)):
         what = getattr(obj, "__name__", type(obj).__name__)
         raise TypeError(f"an object of a model's class is needed, not {what}")
@@ -495,6 +496,24 @@ def _body(obj: Sendable, encoding: Encoding, first: int) -> bytes:
     return encode_nclass(obj, encoding, first_index=first)
 
 
+def _encode(
+    objects: Iterable[Sendable], encoding: Encoding, first: int, bodies: list[bytes]
+) -> None:
+    """Add the bodies of objects of one class, up to one that cannot be written.
+
+    Raises:
+        EncodeError: there is one.
+    """
+    given = list(objects)
+    if encoding is Encoding.INDEXNOTZERO and set(map(type, given)) == {NClassValue}:
+        plain = encode_plain(given, first)  # type: ignore[arg-type]
+        if plain is not None:
+            bodies += plain
+            return
+    for obj in given:
+        bodies.append(_body(obj, encoding, first))
+
+
 class _Single:
     """One transaction, which somebody waits for."""
 
@@ -512,12 +531,16 @@ class _Single:
             self.landed(finished.of(number))
 
 
+_UNSENT = Result(None)
+
+
 class _Batch:
     """Results of many transactions, without a task or a future for each."""
 
-    def __init__(self) -> None:
-        self.results: list[TransactionFinished | None] = []
-        """How each has ended; None: it flies, or it was not sent."""
+    def __init__(self, make: Callable[[TransactionFinished], Result]) -> None:
+        self.results: list[Result] = []
+        """How each has ended, once it has."""
+        self.make = make
         self.flying = 0
         self._parts: list[_Part] = []
         self._done: asyncio.Future[None] | None = None
@@ -525,12 +548,12 @@ class _Batch:
     def add(self, connection: Connection, numbers: Sequence[int]) -> None:
         """Transactions fly; these are the last parts of their ids."""
         part = _Part(self, connection, numbers)
-        self.results += [None] * len(numbers)
+        self.results += [_UNSENT] * len(numbers)
         self.flying += len(numbers)
         self._parts.append(part)
         connection.flights.update(dict.fromkeys(numbers, part))
 
-    def note(self, place: int, ended: Sequence[TransactionFinished]) -> None:
+    def note(self, place: int, ended: Sequence[Result]) -> None:
         """Transactions have ended, from this place on."""
         self.results[place : place + len(ended)] = ended
         self.flying -= len(ended)
@@ -561,13 +584,14 @@ class _Part:
 
     def landed(self, finished: TransactionFinished) -> None:
         """One has ended."""
-        self._batch.note(self._start + self._numbers.index(finished.txid[3]), (finished,))
+        place = self._start + self._numbers.index(finished.txid[3])
+        self._batch.note(place, (self._batch.make(finished),))
 
     def landed_alike(self, finished: TransactionsFinished, numbers: Sequence[int]) -> None:
         """Some have ended alike."""
         if isinstance(numbers, range) and isinstance(self._numbers, range):
             place = self._start + self._numbers.index(numbers[0])
-            self._batch.note(place, [finished.of(number) for number in numbers])
+            self._batch.note(place, [Result(finished, None, number) for number in numbers])
         else:
             for number in numbers:
                 self.landed(finished.of(number))

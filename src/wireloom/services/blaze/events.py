@@ -14,7 +14,12 @@ from wireloom.formats.blaze.classes import ModelObject, classes_of
 from wireloom.formats.blaze.codes import Action, BlazeCode, Encoding, EventType
 from wireloom.formats.blaze.model import Model
 from wireloom.formats.blaze.nclass import NClassValue
-from wireloom.formats.blaze.session import Stamp, TransactionFinished, TxId
+from wireloom.formats.blaze.session import (
+    Stamp,
+    TransactionFinished,
+    TransactionsFinished,
+    TxId,
+)
 from wireloom.services.blaze.errors import OutcomeUnknown, TransactionRefused
 
 __all__ = ["Event", "Reader", "Result"]
@@ -137,16 +142,28 @@ class Event(Generic[T_co]):
 class Result:
     """How a transaction ended."""
 
-    __slots__ = ("_finished", "_reader")
+    __slots__ = ("_finished", "_number", "_reader")
 
-    def __init__(self, finished: TransactionFinished | None, reader: Reader | None = None) -> None:
+    def __init__(
+        self,
+        finished: TransactionFinished | TransactionsFinished | None,
+        reader: Reader | None = None,
+        number: int = 0,
+    ) -> None:
         self._finished = finished
         self._reader = reader
+        self._number = number
+        """Which of several transactions that ended alike."""
+
+    @property
+    def _one(self) -> TransactionFinished | None:
+        found = self._finished
+        return found.of(self._number) if isinstance(found, TransactionsFinished) else found
 
     @property
     def txid(self) -> TxId | None:
         """Its id; None when it was not sent."""
-        return None if self._finished is None else self._finished.txid
+        return None if (one := self._one) is None else one.txid
 
     @property
     def is_ok(self) -> bool:
@@ -166,17 +183,17 @@ class Result:
     @property
     def is_known(self) -> bool:
         """False: no answer has come, and the server may have done it."""
-        return self._finished is None or not self._finished.is_local
+        return (one := self._one) is None or not one.is_local
 
     @property
     def body(self) -> bytes | None:
         """The result object as it came; None without one."""
-        return None if self._finished is None else self._finished.body
+        return None if (one := self._one) is None else one.body
 
     @property
     def encoding(self) -> Encoding | None:
         """Of the result object."""
-        return None if self._finished is None else self._finished.encoding
+        return None if (one := self._one) is None else one.encoding
 
     @property
     def value(self) -> NClassValue | None:
@@ -220,4 +237,4 @@ class Result:
         return f"<Result {'ok' if self.is_ok else name}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Result, (self._finished,)
+        return Result, (self._one,)
