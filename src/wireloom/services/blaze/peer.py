@@ -430,8 +430,12 @@ class BlazePeer(Peer):
         """Transactions have their outcomes; good ones are durable."""
         session, now = self.session, self._loop.time()
         answered = self.broker.metrics.answered
-        same = zip(map(_action_of, given), map(_end_of, outcomes), strict=True)
-        for (action, (is_ok, code)), count in Counter(same).items():
+        actions, ends = list(map(_action_of, given)), list(map(_end_of, outcomes))
+        if len(set(actions)) == len(set(ends)) == 1:  # nearly always
+            counts = {(actions[0], ends[0]): len(ends)}
+        else:
+            counts = Counter(zip(actions, ends, strict=True))
+        for (action, (is_ok, code)), count in counts.items():
             answered(action, "ok" if is_ok else str(int(code)), now - started, count)
         txids = [each.txid for each in given]
         # What the application has given may not fit; it is done, though.

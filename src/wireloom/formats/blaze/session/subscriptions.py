@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import NamedTuple, Self
 
 from wireloom.errors import StateError
@@ -50,6 +51,8 @@ CONFLATED: Mapping[tuple[Action, Action], Action] = {
 
 # Looked up once: a member of an enum takes longer than all else that `Change.full` does.
 _ALL, _NOT_ZERO = Encoding.ALL, Encoding.INDEXNOTZERO
+
+_sevtid_of = attrgetter("sevtid")
 
 _PATIENCE = 256
 """Events that may be sent ahead of an object which changes all the time: then it is sent as it is,
@@ -141,10 +144,12 @@ class Batch:
         """Give changes that have no id the next ones of their class, which all subscribers see."""
         self.changes = changes
         self.nclsid = changes[0].nclsid
-        new = [change for change in changes if not change.sevtid]
-        for change, sevtid in zip(new, ids.take(self.nclsid, len(new)), strict=True):
-            change.sevtid = sevtid
-        self.ids = [change.sevtid for change in changes]
+        self.ids = list(map(_sevtid_of, changes))
+        if not all(self.ids):
+            new = [change for change in changes if not change.sevtid]
+            for change, sevtid in zip(new, ids.take(self.nclsid, len(new)), strict=True):
+                change.sevtid = sevtid
+            self.ids = list(map(_sevtid_of, changes))
         self._packets: dict[tuple[int, int], bytes] = {}
 
     def packets(self, numbers: Numbers, subscription: ServerSubscription, count: int) -> bytes:

@@ -11,6 +11,8 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 
 from sqlalchemy import Connection
 
@@ -36,6 +38,7 @@ __all__ = ["Committed", "Committer", "ModelChanged", "change_key", "next_stamp"]
 
 _ORIGIN = struct.Struct(">3I")
 _MAX_COUNTER = 0xFFFFFFFF
+_class_of = attrgetter("object.layout.nclass.id")
 
 # Looked up once: for each write, the members of enums would take longer than much of the rest.
 _INS, _UPD, _DEL = Action.INS, Action.UPD, Action.DEL
@@ -148,14 +151,8 @@ class Committer:
         """Carry out writes to classes in `passing`, without the database."""
         group = _Group(self, None)
         group.done.before.update(self.passing)
-        classes = self.classes
-        for write in writes:
-            stored = classes[write.object.layout.nclass.id]
-            try:
-                key: Key | EncodeError = stored.flat.checked_key(write.object)
-            except EncodeError as error:
-                key = error
-            group.do(write, stored, key)
+        for nclsid, some in groupby(writes, _class_of):
+            group.pass_on(self.classes[nclsid], some)
         self.passing.update(group.done.after)
         return group.done
 
@@ -246,6 +243,28 @@ class _Group:
         self._flush(list(self.rows), stamps, self.logged, [(*run, self.now) for run in ids])
         passing.update({id: stamp for id, stamp in done.after.items() if id in passing})
         return done
+
+    def pass_on(self, stored: StoredClass, writes: Iterable[Write]) -> None:
+        """Carry out writes to a class that is neither stored nor logged."""
+        nclsid, key_of, first = stored.nclass.id, stored.flat.checked_key, self._first_index
+        outcomes, changes = self.done.outcomes, self.done.changes
+        for write in writes:
+            value, body = write.object, write.body
+            action = _PASSED_ON.get(write.action._name_)  # `name` takes many times as long
+            try:
+                key = key_of(value)
+            except EncodeError as error:
+                self.do(write, stored, error)
+                continue
+            if action is None or body is None or not self._is_stored_dialect:
+                self.do(write, stored, key)
+                continue
+            # The same as `_pass_on` does, without its calls: this is most of the work.
+            stamp = self._stamp(nclsid)
+            bodies = {_NOT_ZERO: body}
+            change = Change(nclsid, action, stamp, key or None, bodies, 0, value, first)
+            changes.append(change)
+            outcomes.append(Outcome(True, _NO_ERROR, change, None if action is _DEL else value))
 
     def do(self, write: Write, stored: StoredClass | None, key: Key | EncodeError) -> None:
         """Decide on a write, and note its outcome."""
