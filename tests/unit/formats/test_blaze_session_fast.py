@@ -41,8 +41,14 @@ class Slow(ClientSession):
         return 0
 
 
-def connected(kind: type[ClientSession], dialect: str, is_auto_ack: bool) -> ClientSession:
-    session = kind(ClientSettings(dialect=dialect, is_auto_ack=is_auto_ack, test_after=5))
+def connected(
+    kind: type[ClientSession], dialect: str, is_auto_ack: bool, gathers: bool = False
+) -> ClientSession:
+    session = kind(
+        ClientSettings(
+            dialect=dialect, is_auto_ack=is_auto_ack, test_after=5, gathers_answers=gathers
+        )
+    )
     session.connect(0.0)
     agreed = ConnectionResponse(conres=1, agrhbt=30, connid=5)
     session.receive(translate(agreed, get_dialect(dialect)).encode(), 0.0)
@@ -95,12 +101,14 @@ def answers(draw: Any) -> bytes:
 @given(
     frames=st.lists(st.one_of(events(), answers()), max_size=12),
     is_auto_ack=st.booleans(),
+    gathers=st.booleans(),
     cut=st.integers(1, 64),
 )
 def test_both_ways_lead_to_the_same(
-    dialect: str, frames: list[bytes], is_auto_ack: bool, cut: int
+    dialect: str, frames: list[bytes], is_auto_ack: bool, gathers: bool, cut: int
 ) -> None:
-    fast, slow = (connected(kind, dialect, is_auto_ack) for kind in (ClientSession, Slow))
+    fast = connected(ClientSession, dialect, is_auto_ack, gathers)
+    slow = connected(Slow, dialect, is_auto_ack)
     data = b"".join(frames)
     told: list[list[Any]] = [[], []]
     for at in range(0, len(data), cut):

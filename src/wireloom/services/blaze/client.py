@@ -137,6 +137,7 @@ class Client(Link):
             service=service,
             is_auto_ack=False,
             has_cumulative_acks=cumulative_acks,
+            gathers_answers=True,
         )
         return cls([(host, port), *others], settings, model, tls, server_name, reconnect)
 

@@ -15,7 +15,6 @@ from typing import Any
 from wireloom.errors import DecodeError, StateError
 from wireloom.formats.blaze.codes import (
     Action,
-    BlazeCode,
     ConnectionResult,
     DownloadType,
     Encoding,
@@ -31,7 +30,6 @@ from wireloom.formats.blaze.packets import (
     VERSION,
     ConnectionResponse,
     Heartbeat,
-    SubscriptionAck,
     SubscriptionEvent,
     SubscriptionRequest,
     SubscriptionResponse,
@@ -139,7 +137,7 @@ class ClientSession(ClientTransactions):
             self.counts["unknown_answers"] += count - len(numbers)
         code = self._codes.get(word & 0xFFFF, word & 0xFFFF)
         ended = TransactionsFinished(self.txid(0)[:3], numbers, word >> 29 == 1, code)
-        events += [ended] if len(numbers) > 1 else ended
+        events += [ended] if self.settings.gathers_answers else ended
         if self._state is not ClientState.CONNECTED:
             events += self._done(now)
         return True

@@ -86,6 +86,9 @@ class ClientSettings:
     has_cumulative_acks: bool = False
     """Whether the server treats an acknowledgement as cumulative: then one is sent for all events
     handled in the meantime."""
+    gathers_answers: bool = False
+    """Whether answers without results that say the same are told of together, by a
+    `TransactionsFinished` instead of a `TransactionFinished` each."""
     clock_offset: float = 0.0
     """Unix time minus `now`, for the stamps of heartbeats."""
 

@@ -108,7 +108,7 @@ class Numbers:
             _DATA_HEAD,
             sbsrid,
             [words[change.action] for change in changes],
-            list(sevtids),
+            sevtids,
             [change.stamp for change in changes],
             None,
             [change.full(encoding) for change in changes],

@@ -295,7 +295,7 @@ class ServerSession(ServerTransactions):
         self._at_once += len(data)
         self.events_sent += count
         if has_acks:
-            outstanding.update(dict.fromkeys(batch.ids[:count]))
+            outstanding.add(batch.ids[:count])
         return count
 
     def _enqueue(
@@ -391,7 +391,9 @@ class ServerSession(ServerTransactions):
         subscription = self.subscriptions.get(sbsrid)
         is_cumulative = self.settings.has_cumulative_acks
         for sevtid in sevtids:
-            if subscription is None or not subscription.acknowledge(sevtid, is_cumulative):
+            if subscription is None or not subscription.outstanding.acknowledge(
+                sevtid, is_cumulative
+            ):
                 self.counts["unknown_acks"] += 1
 
     def _sbstop(self, sbsrid: int) -> list[SessionEvent]:
@@ -440,7 +442,7 @@ class ServerSession(ServerTransactions):
         if event.kind is EventType.STOP:
             stamp = self._tmstmp(self._last_received), 0  # erratum E30
         elif self.behaviour.has_acks:
-            subscription.outstanding[sevtid] = None
+            subscription.outstanding.add(range(sevtid, sevtid + 1))
         self._send_packets(
             self._numbers.event(
                 subscription.sbsrid, event.kind, event.action, sevtid, stamp, event.body

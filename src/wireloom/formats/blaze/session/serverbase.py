@@ -26,6 +26,7 @@ from wireloom.formats.blaze.packets import (
     TestRequest,
 )
 from wireloom.formats.blaze.session.base import BlazeSession
+from wireloom.formats.blaze.session.completed import Completed
 from wireloom.formats.blaze.session.events import (
     Connected,
     SessionClosed,
@@ -36,7 +37,6 @@ from wireloom.formats.blaze.session.events import (
     TransactionRequested,
     TxId,
 )
-from wireloom.formats.blaze.session.completed import Completed
 from wireloom.formats.blaze.session.quick import Numbers
 from wireloom.formats.blaze.session.states import (
     SERVER,

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 from typing import NamedTuple, Self
 
 from wireloom.errors import StateError
@@ -25,6 +24,7 @@ from wireloom.formats.blaze.codes import (
 )
 from wireloom.formats.blaze.nclass import NClassValue
 from wireloom.formats.blaze.session.events import Stamp, SubscriptionRequested
+from wireloom.formats.blaze.session.outstanding import Outstanding
 from wireloom.formats.blaze.session.quick import Numbers
 from wireloom.formats.blaze.session.states import SERVER_SUBSCRIPTION, Act, Service
 from wireloom.kernel import either
@@ -52,8 +52,6 @@ CONFLATED: Mapping[tuple[Action, Action], Action] = {
 # Looked up once: a member of an enum takes longer than all else that `Change.full` does.
 _ALL, _NOT_ZERO = Encoding.ALL, Encoding.INDEXNOTZERO
 
-_sevtid_of = attrgetter("sevtid")
-
 _PATIENCE = 256
 """Events that may be sent ahead of an object which changes all the time: then it is sent as it is,
 although a newer change waits behind it."""
@@ -72,7 +70,11 @@ class EventIds:
 
     def take(self, nclsid: int, count: int) -> Sequence[int]:
         """The next ids of a class."""
-        return [self.next(nclsid) for _ in range(count)]
+        last = self._last[nclsid]
+        if last + count > 0xFFFFFFFF:
+            return [self.next(nclsid) for _ in range(count)]
+        self._last[nclsid] = last + count
+        return range(last + 1, last + count + 1)
 
 
 @dataclass(slots=True)  # not frozen, which would take three times as long
@@ -144,12 +146,12 @@ class Batch:
         """Give changes that have no id the next ones of their class, which all subscribers see."""
         self.changes = changes
         self.nclsid = changes[0].nclsid
-        self.ids = list(map(_sevtid_of, changes))
-        if not all(self.ids):
-            new = [change for change in changes if not change.sevtid]
-            for change, sevtid in zip(new, ids.take(self.nclsid, len(new)), strict=True):
-                change.sevtid = sevtid
-            self.ids = list(map(_sevtid_of, changes))
+        new = [change for change in changes if not change.sevtid]
+        taken = ids.take(self.nclsid, len(new))
+        for change, sevtid in zip(new, taken, strict=True):
+            change.sevtid = sevtid
+        is_new = len(new) == len(changes)
+        self.ids = taken if is_new else [change.sevtid for change in changes]
         self._packets: dict[tuple[int, int], bytes] = {}
 
     def packets(self, numbers: Numbers, subscription: ServerSubscription, count: int) -> bytes:
@@ -290,8 +292,7 @@ class ServerSubscription:
         self.state = Service.REQUESTED
         self.frame_key = sbsrid << 4 | request.encoding
         """The key under which a batch keeps its packets for subscriptions like this one."""
-        self.outstanding: OrderedDict[int, None] = OrderedDict()
-        """Ids of events that are not acknowledged, in the order they were sent."""
+        self.outstanding = Outstanding()
         self.position: Stamp = (
             request.since if request.mode is not SubscriptionMode.LIVE else (0, 0)
         )
@@ -498,14 +499,3 @@ class ServerSubscription:
             self._held.move_to_end(change.key)
             if len(self._held) > self._max_held:
                 self._held.popitem(last=False)
-
-    def acknowledge(self, sevtid: int, is_cumulative: bool) -> bool:
-        """An event was acknowledged; False if it did not wait for that."""
-        if sevtid not in self.outstanding:
-            return False
-        if is_cumulative:
-            while self.outstanding.popitem(last=False)[0] != sevtid:
-                pass
-        else:
-            del self.outstanding[sevtid]
-        return True

@@ -90,7 +90,7 @@ class ReservedEventIds(EventIds):
         rest = left - count
         is_plain = rest >= 0 and not rest < SEVTID_BLOCK // 2 <= left and last + count <= _IDS
         if not is_plain:
-            return super().take(nclsid, count)
+            return [self.next(nclsid) for _ in range(count)]
         self._left[nclsid] = rest
         self._last[nclsid] = last + count
         return range(last + 1, last + count + 1)
