@@ -42,11 +42,10 @@ class Outstanding:
             is_cumulative: whether all that were sent before it are acknowledged, too.
         """
         runs = self._runs
-        for place, run in enumerate(runs):
-            if sevtid in run:
-                break
-        else:
+        place = next((place for place, run in enumerate(runs) if sevtid in run), None)
+        if place is None:
             return False
+        run = runs[place]
         at = run.index(sevtid)
         before, behind = run[:at], run[at + 1 :]
         if is_cumulative:

@@ -1,7 +1,7 @@
 """Packets that differ in nothing but their counters and bodies: a session looks at them once.
 
-A busy peer sends hundreds of them in one segment: requests whose numbers rise, their answers, events
-and acknowledgements.
+A busy peer sends hundreds of them in one segment: requests whose numbers rise, their answers,
+events and acknowledgements.
 """
 
 from __future__ import annotations

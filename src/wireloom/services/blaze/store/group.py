@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 from sqlalchemy import Connection
 
@@ -98,9 +98,13 @@ class _Row:
     )
 
     def __init__(self, stored: Stored | None) -> None:
-        self.is_there = self.was_there = stored is not None  # there is a row, deleted or not
-        self.is_live = self.was_live = stored is not None and not stored[0]
-        self.body = b"" if stored is None else stored[1]
+        if stored is None:
+            self.is_there = self.was_there = self.is_live = self.was_live = False
+            self.body = b""
+        else:
+            self.is_there = self.was_there = True  # there is a row, deleted or not
+            self.is_live = self.was_live = not stored[0]
+            self.body = stored[1]
         self.value: NClassValue | None = None
         self.stamp: Stamp = (0, 0)
         self.is_dirty = False
@@ -200,14 +204,10 @@ class _Group:
         done = self.done
         passing = self.committer.passing
         classes = self.committer.classes
-        stored = [classes.get(write.object.layout.nclass.id) for write in writes]
-        wanted = sorted({each.nclass.id for each in stored if each is not None})
-        places: dict[TxId, int] = {}
-        repeated: set[int] = set()
-        for place, write in enumerate(writes):
-            if write.txid is not None and places.setdefault(write.txid, place) != place:
-                repeated.add(place)
-        keys, asked = _keys(writes, stored)
+        nclsids = list(map(_class_of, writes))
+        wanted = sorted(set(nclsids) & classes.keys())
+        places, repeated = _places(writes)
+        keys, asked = _keys(writes, nclsids, classes)
         ids = _runs(places)
         found = self.statements.begin(
             self.connection,
@@ -229,14 +229,15 @@ class _Group:
             repeated.update(map(places.pop, old))
         if found.known:
             ids = _runs(places)
-        for nclsid, each in asked.items():
+        for nclsid, some in asked.items():
             there = found.rows[nclsid]
-            self.rows[nclsid] = {key: _Row(there.get(key)) for key in each}
-        for place, write in enumerate(writes):
+            self.rows[nclsid] = {key: _Row(there.get(key)) for key in some}
+        stored = map(classes.get, nclsids)
+        for place, (write, each, key) in enumerate(zip(writes, stored, keys, strict=True)):
             if place in repeated:
                 done.outcomes.append(_REPEATED)
             else:
-                self.do(write, stored[place], keys[place])
+                self.do(write, each, key)
         stamps = {nclsid: stamp for nclsid, stamp in done.after.items() if nclsid not in passing}
         if marker:
             ids.append((marker, 0, 0))
@@ -485,34 +486,65 @@ class _Group:
         )
 
 
+def _places(writes: Sequence[Write]) -> tuple[dict[TxId, int], set[int]]:
+    """Which write has an id first; and those that repeat one."""
+    txids = [write.txid for write in writes]
+    places = {txid: place for place, txid in enumerate(txids) if txid is not None}
+    if len(places) == len(txids):
+        return places, set()
+    repeated: set[int] = set()
+    places = {}
+    for place, txid in enumerate(txids):
+        if txid is not None and places.setdefault(txid, place) != place:
+            repeated.add(place)
+    return places, repeated
+
+
 def _runs(ids: Iterable[TxId]) -> list[Run]:
-    """The runs that ids make up."""
+    """The runs that ids make up, as they come."""
     found: list[Run] = []
-    head, first, last = (0, 0, 0), 1, 0
-    for id in sorted(ids):
-        if id[3] != last + 1 or id[:3] != head:
+    plid = svid = cnid = first = last = 0
+    for id in ids:
+        if id[3] != last + 1 or id[2] != cnid or id[1] != svid or id[0] != plid:
             if last:
-                found.append((_ORIGIN.pack(*head), first, last))
-            head, first = id[:3], id[3]
+                found.append((_ORIGIN.pack(plid, svid, cnid), first, last))
+            plid, svid, cnid, first = id
         last = id[3]
     if last:
-        found.append((_ORIGIN.pack(*head), first, last))
+        found.append((_ORIGIN.pack(plid, svid, cnid), first, last))
     return found
 
 
 def _keys(
-    writes: Sequence[Write], stored: Sequence[StoredClass | None]
+    writes: Sequence[Write], nclsids: Sequence[int], classes: Mapping[int, StoredClass]
 ) -> tuple[list[Key | EncodeError], dict[int, dict[Key, None]]]:
     """The keys of writes; and, by class, those that may have rows."""
     keys: list[Key | EncodeError] = []
     asked: dict[int, dict[Key, None]] = {}
-    for write, each in zip(writes, stored, strict=True):
-        try:
-            key = () if each is None else each.flat.checked_key(write.object)
-        except EncodeError as error:
-            keys.append(error)
+    for nclsid, some in groupby(zip(nclsids, writes, strict=True), itemgetter(0)):
+        stored = classes.get(nclsid)
+        if stored is None:
+            keys += [() for _ in some]
             continue
-        keys.append(key)
-        if each is not None and each.table is not None:
-            asked.setdefault(each.nclass.id, {})[key] = None
+        found = _keys_of(stored.flat.checked_key, [write for _, write in some])
+        keys += found
+        if stored.table is not None:
+            there = asked.setdefault(nclsid, {})
+            there.update((key, None) for key in found if not isinstance(key, EncodeError))
     return keys, asked
+
+
+def _keys_of(
+    key_of: Callable[[NClassValue], Key], writes: Sequence[Write]
+) -> list[Key | EncodeError]:
+    """The keys of writes to one class, or what is wrong with them."""
+    try:
+        return [key_of(write.object) for write in writes]
+    except EncodeError:
+        keys: list[Key | EncodeError] = []
+        for write in writes:
+            try:
+                keys.append(key_of(write.object))
+            except EncodeError as error:
+                keys.append(error)
+        return keys

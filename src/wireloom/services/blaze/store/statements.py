@@ -43,7 +43,7 @@ CHANNEL = "blaze_changes"
 Stored = tuple[int, bytes]
 """The mark of deletion, and the encoded object."""
 
-_PORTION = 64
+_PORTIONS = (64, 8, 1)
 """Rows in one statement of SQLite: with more, hardly anything is gained."""
 _MAX_VALUES = 999
 """Values in one statement; old versions of SQLite take no more."""
@@ -381,18 +381,19 @@ class _Many:
 
     def __init__(self, before: str, width: int, behind: str) -> None:
         row = f"({', '.join('?' * width)})"
-        self._portion = max(1, min(_PORTION, _MAX_VALUES // width))
-        self._one = f"{before}{row} {behind}"
-        self._many = f"{before}{', '.join([row] * self._portion)} {behind}"
+        sizes = [size for size in _PORTIONS if size * width <= _MAX_VALUES] or [1]
+        self._sizes = [
+            (size, f"{before}{', '.join([row] * size)} {behind}") for size in sizes
+        ]
 
     def each(self, raw: Any, rows: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
         """Carry it out, as often as it takes; gives what it gives."""
-        size, execute = self._portion, raw.execute
-        rest = len(rows) % size
-        for start in range(0, len(rows) - rest, size):
-            yield execute(self._many, [*chain.from_iterable(rows[start : start + size])])
-        for row in rows[len(rows) - rest :]:
-            yield execute(self._one, row)
+        start, end = 0, len(rows)
+        for size, statement in self._sizes:
+            while end - start >= size:
+                some = rows[start : start + size]
+                yield raw.execute(statement, [*chain.from_iterable(some)])
+                start += size
 
 
 _STATE = "nclsid, generation, ts0, ts1, low0, low1"
