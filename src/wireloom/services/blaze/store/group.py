@@ -528,9 +528,9 @@ def _keys(
             continue
         found = _keys_of(stored.flat.checked_key, [write for _, write in some])
         keys += found
-        if stored.table is not None:
-            there = asked.setdefault(nclsid, {})
-            there.update((key, None) for key in found if not isinstance(key, EncodeError))
+        usable = {key: None for key in found if not isinstance(key, EncodeError)}
+        if usable and stored.table is not None:
+            asked.setdefault(nclsid, {}).update(usable)
     return keys, asked
 
 

@@ -17,6 +17,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Dialect
 
 from wireloom.formats.blaze.session.events import Stamp
+from wireloom.services.blaze.store.arrays import as_array
 from wireloom.services.blaze.store.flat import BODY, Key
 from wireloom.services.blaze.store.tables import (
     CHANGES,
@@ -82,6 +83,13 @@ class Logged(NamedTuple):
     key: str | None
     body: bytes
     delta: bytes | None
+
+
+_RUN = ("bytea", "bigint", "bigint")
+_ANSWERED = (*_RUN, "bigint")
+_STAMPS = ("integer", "bigint", "bigint")
+_LOGGED = ("integer", "bigint", "bigint", "smallint", "text", "bytea", "bytea")
+"""Types of columns."""
 
 
 class _ClassSql:
@@ -262,7 +270,7 @@ class SqliteStatements(Statements):
 class PostgresStatements(Statements):
     """On the driver's own connection, which can send several statements at once.
 
-    Arrays are sent in the binary form: the other one takes three times as long to write.
+    Arrays are sent in the binary form: see `arrays`.
     """
 
     dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
@@ -292,12 +300,12 @@ class PostgresStatements(Statements):
         )
         self._set = (
             f"UPDATE {self._classes} AS old SET ts0 = new.ts0, ts1 = new.ts1"
-            f" FROM unnest({_arrays(['integer', 'bigint', 'bigint'])}) AS new (nclsid, ts0, ts1)"
+            f" FROM unnest({_arrays(_STAMPS)}) AS new (nclsid, ts0, ts1)"
             " WHERE old.nclsid = new.nclsid"
         )
-        run = _arrays(["bytea", "bigint", "bigint"])
+        run = _arrays(_RUN)
         self._answered = (
-            f"INSERT INTO {self._transactions} SELECT * FROM unnest({run}, %b::bigint[])"
+            f"INSERT INTO {self._transactions} SELECT * FROM unnest({_arrays(_ANSWERED)})"
         )
         here = f"FROM {self._transactions} AS old WHERE old.origin = new.origin AND old.last"
         # See SQLite's.
@@ -310,8 +318,9 @@ class PostgresStatements(Statements):
         self._marked = f"SELECT 1 FROM {self._transactions} WHERE origin = %s"
         quote = self.dialect.identifier_preparer.quote
         names = ", ".join(quote(name) for name in Logged._fields)
-        types = ["integer", "bigint", "bigint", "smallint", "text", "bytea", "bytea"]
-        self._log = f"INSERT INTO {self._changes} ({names}) SELECT * FROM unnest({_arrays(types)})"
+        self._log = (
+            f"INSERT INTO {self._changes} ({names}) SELECT * FROM unnest({_arrays(_LOGGED)})"
+        )
 
     def begin(
         self,
@@ -326,10 +335,9 @@ class PostgresStatements(Statements):
         with raw.pipeline():
             states = raw.execute(self._lock, (list(nclsids),))
             done = raw.execute(self._marked, (marker,)) if marker else None
-            known = raw.execute(self._known, _turned(ids), binary=True) if ids else ()
+            known = raw.execute(self._known, _turned(ids, _RUN), binary=True) if ids else ()
             rows = {
-                nclsid: raw.execute(self._fetch[nclsid], _turned(wanted), binary=True)
-                for nclsid, wanted in keys.items()
+                nclsid: self._fetch_rows(raw, nclsid, wanted) for nclsid, wanted in keys.items()
             }
         return Found(
             _states(states),
@@ -340,8 +348,11 @@ class PostgresStatements(Statements):
 
     def fetch(self, connection: Connection, nclsid: int, keys: Sequence[Key]) -> dict[Key, Stored]:
         """The row of each key that has one."""
-        raw: Any = connection.connection.driver_connection
-        return _rows(raw.execute(self._fetch[nclsid], _turned(keys), binary=True))
+        return _rows(self._fetch_rows(connection.connection.driver_connection, nclsid, keys))
+
+    def _fetch_rows(self, raw: Any, nclsid: int, keys: Sequence[Key]) -> Any:
+        types = self._sql[nclsid].key_types
+        return raw.execute(self._fetch[nclsid], _turned(keys, types), binary=True)
 
     def finish(
         self,
@@ -357,16 +368,16 @@ class PostgresStatements(Statements):
         raw: Any = connection.connection.driver_connection
         with raw.pipeline():
             if answered:
-                raw.execute(self._answered, _turned(answered))
+                raw.execute(self._answered, _turned(answered, _ANSWERED))
             for nclsid, keys in removed.items():
-                raw.execute(self._remove[nclsid], _turned(keys))
+                raw.execute(self._remove[nclsid], _turned(keys, self._sql[nclsid].key_types))
             for nclsid, rows in written.items():
-                raw.execute(self._upsert[nclsid], _turned(rows))
+                raw.execute(self._upsert[nclsid], _turned(rows, self._sql[nclsid].types))
             if stamps:
                 changed = [(nclsid, *stamp) for nclsid, stamp in stamps.items()]
-                raw.execute(self._set, _turned(changed))
+                raw.execute(self._set, _turned(changed, _STAMPS))
             if logged:
-                raw.execute(self._log, _turned(logged))
+                raw.execute(self._log, _turned(logged, _LOGGED))
                 raw.execute("SELECT pg_notify(%s, %s)", (CHANNEL, sender))
 
 
@@ -382,9 +393,7 @@ class _Many:
     def __init__(self, before: str, width: int, behind: str) -> None:
         row = f"({', '.join('?' * width)})"
         sizes = [size for size in _PORTIONS if size * width <= _MAX_VALUES] or [1]
-        self._sizes = [
-            (size, f"{before}{', '.join([row] * size)} {behind}") for size in sizes
-        ]
+        self._sizes = [(size, f"{before}{', '.join([row] * size)} {behind}") for size in sizes]
 
     def each(self, raw: Any, rows: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
         """Carry it out, as often as it takes; gives what it gives."""
@@ -411,6 +420,6 @@ def _arrays(types: Sequence[str]) -> str:
     return ", ".join(f"%b::{type_}[]" for type_ in types)
 
 
-def _turned(rows: Sequence[tuple[Any, ...]]) -> tuple[list[Any], ...]:
-    """Columns of rows."""
-    return tuple(map(list, zip(*rows, strict=True)))
+def _turned(rows: Sequence[tuple[Any, ...]], types: Sequence[str]) -> list[Any]:
+    """Columns of rows, as parameters."""
+    return [as_array(*each) for each in zip(types, zip(*rows, strict=True), strict=True)]
