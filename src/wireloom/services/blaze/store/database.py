@@ -205,8 +205,9 @@ class _Log:
     Within a commit, as SQLite does it by itself, one of many would take many times as long.
     """
 
-    interval = 0.1
-    """Seconds between the beginnings of two such transfers, while there are commits."""
+    interval = 0.02
+    """Seconds between the beginnings of two such transfers, while there are commits. The more is
+    carried over at once, the longer takes a commit beside it."""
     max_pages = 16_384
     """Pages in the log, 64 MiB, at which a commit waits until all is carried over: only when
     nobody writes meanwhile does SQLite begin the log anew."""
