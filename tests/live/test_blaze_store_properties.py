@@ -152,9 +152,9 @@ class Subscriber:
             if change.action is Action.RST:
                 self.images.clear()
             elif change.action is Action.DEL:
-                self.images.pop(change.key, None)
+                self.images.pop(str(change.key), None)
             else:
-                self.images[change.key] = trimmed(image(change))
+                self.images[str(change.key)] = trimmed(image(change))
 
 
 async def check(url: str, groups: list[tuple[list[Step], bool]], policy: Policy) -> None:
@@ -178,7 +178,7 @@ async def check(url: str, groups: list[tuple[list[Step], bool]], policy: Policy)
             wanted = {f"({key},)": shown(key, values) for key, values in twin.live.items()}
             assert live.images == wanted
             rows = await all_rows(store, at_once=100)
-            assert {row.key: trimmed(image(row)) for row in rows} == wanted
+            assert {str(row.key): trimmed(image(row)) for row in rows} == wanted
             everything = await all_rows(store, after=(0, 1), at_once=2)
             assert sum(row.action is Action.DEL for row in everything) == len(twin.dead)
             if not any(step.action is Action2017.REMOVE for step in steps):

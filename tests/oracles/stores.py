@@ -149,7 +149,7 @@ async def all_rows(
 async def images(store: SqlStore, nclsid: int = TRUCK) -> Mapping[Any, Mapping[str, Any]]:
     """What is stored, by key."""
     rows = [row for row in await all_rows(store, nclsid) if row.action is not Action.DEL]
-    return {row.key: image(row).to_values() for row in rows}
+    return {str(row.key): image(row).to_values() for row in rows}
 
 
 def on_store(test: Callable[[SqlStore], Awaitable[None]], url: str, /, **options: Any) -> None:

@@ -34,7 +34,7 @@ from wireloom.services.blaze.store.flat import Key
 from wireloom.services.blaze.store.statements import Logged, Run, Statements, Stored
 from wireloom.services.blaze.store.tables import StoredClass
 
-__all__ = ["Committed", "Committer", "ModelChanged", "change_key", "next_stamp"]
+__all__ = ["Committed", "Committer", "ModelChanged", "logged_key", "next_stamp"]
 
 _ORIGIN = struct.Struct(">3I")
 _MAX_COUNTER = 0xFFFFFFFF
@@ -62,8 +62,8 @@ def next_stamp(last: Stamp, now: int) -> Stamp:
     return (last[0], last[1] + 1) if last[1] < _MAX_COUNTER else (last[0] + 1, 0)
 
 
-def change_key(key: Key) -> str | None:
-    """What tells objects apart in `Change.key`, the same for all brokers."""
+def logged_key(key: Key) -> str | None:
+    """What tells objects apart in the log, and in the changes of who has one."""
     # A number from PostgreSQL may be a Decimal or a bool, one from an object never is.
     return ascii(key) if key else None
 
@@ -191,6 +191,7 @@ class _Group:
         self.now = int(committer.clock())
         self.rows: dict[int, dict[Key, _Row]] = {}
         self.logged: list[Logged] = []
+        self._policy = committer.policy
         self._first_index = committer.first_index
         self._is_stored_dialect = committer.is_stored_dialect
         self._has_log = committer.statements.has_log
@@ -289,7 +290,16 @@ class _Group:
         action = write.action._name_  # `name` takes many times as long
         row = self.rows[stored.nclass.id][key]
         if action in ("INS", "UPD"):
-            return self._put(action, write, stored, key, row)
+            value, policy = write.object, self._policy
+            if value.encoding is _DELTA:
+                raise Refused(_MALFORMED, f"{action} wants a whole object, not a delta")
+            if not row.is_live:
+                if action == "UPD" and policy.update_missing == "refuse":
+                    raise Refused(_REFUSED, "there is no such object")
+                return self._write(_INS, value, stored, key, row, write.body)
+            if action == "INS" and policy.insert_existing == "refuse":
+                raise Refused(_REFUSED, "the object exists")
+            return self._write(_UPD, value, stored, key, row, write.body)
         if action == "DLT":
             return self._merge(write, stored, key, row)
         if action in ("DEL", "REMOVE"):
@@ -297,18 +307,6 @@ class _Group:
         if action in ("RST", "RESET"):
             return self._reset(write, stored, key, row)
         raise Refused(_UNSUPPORTED, f"there is no action {action}")
-
-    def _put(self, action: str, write: Write, stored: StoredClass, key: Key, row: _Row) -> Outcome:
-        if write.object.encoding is _DELTA:
-            raise Refused(_MALFORMED, f"{action} wants a whole object, not a delta")
-        policy = self.committer.policy
-        if row.is_live:
-            if action == "INS" and policy.insert_existing == "refuse":
-                raise Refused(_REFUSED, "the object exists")
-            return self._write(_UPD, write.object, stored, key, row, write.body)
-        if action == "UPD" and policy.update_missing == "refuse":
-            raise Refused(_REFUSED, "there is no such object")
-        return self._write(_INS, write.object, stored, key, row, write.body)
 
     def _merge(self, write: Write, stored: StoredClass, key: Key, row: _Row) -> Outcome:
         if not row.is_live:
@@ -325,7 +323,7 @@ class _Group:
 
     def _delete(self, is_removal: bool, stored: StoredClass, key: Key, row: _Row) -> Outcome:
         if not row.is_live and not (is_removal and row.is_there):
-            if self.committer.policy.delete_missing == "refuse":
+            if self._policy.delete_missing == "refuse":
                 raise Refused(_REFUSED, "there is no such object")
             return Outcome(True)
         change = None
@@ -339,7 +337,7 @@ class _Group:
         return Outcome(True, change=change)
 
     def _reset(self, write: Write, stored: StoredClass, key: Key, row: _Row) -> Outcome:
-        policy = self.committer.policy.reset
+        policy = self._policy.reset
         nclsid = stored.nclass.id
         if policy == "refuse":
             raise Refused(_UNSUPPORTED, "RST is not allowed here")
@@ -433,11 +431,10 @@ class _Group:
                 if self._is_stored_dialect
                 else encode_nclass(delta, _DELTA, first_index=self._first_index)
             )
-        # Nobody but this broker sees the key of what is neither stored nor logged.
-        text = change_key(key) if self._has_log or stored.table is not None else None
-        name = text or key or None
+        name: str | Key | None = key or None
         nclsid = stored.nclass.id
         if self._has_log:
+            name = text = logged_key(key)
             self.logged.append(Logged(nclsid, *stamp, action, text, body, raw_delta))
         first = self._first_index
         if image is not None:

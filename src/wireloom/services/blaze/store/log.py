@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -28,7 +28,7 @@ from wireloom.formats.blaze.session.events import Stamp
 from wireloom.formats.blaze.session.subscriptions import Change
 from wireloom.services.blaze.store.api import STORED_FIRST_INDEX, Portion, StoredChange
 from wireloom.services.blaze.store.flat import BODY, Flat, Key
-from wireloom.services.blaze.store.group import change_key
+from wireloom.services.blaze.store.group import logged_key
 from wireloom.services.blaze.store.statements import ClassState
 from wireloom.services.blaze.store.tables import (
     CHANGES,
@@ -57,8 +57,16 @@ _PORTION: Final = 5000
 class Reader:
     """Makes changes of what is stored."""
 
-    def __init__(self, model: Model, classes: dict[int, StoredClass], first_index: int) -> None:
+    def __init__(
+        self,
+        model: Model,
+        classes: dict[int, StoredClass],
+        first_index: int,
+        *,
+        has_log: bool,
+    ) -> None:
         self.model = model
+        self._has_log = has_log
         self.classes = classes
         self.first_index = first_index
         self._queries = {
@@ -106,7 +114,7 @@ class Reader:
                 nclsid,
                 Action.DEL if deleted else Action.INS,
                 (ts0, ts1),
-                change_key(key_of(key)),
+                logged_key(key_of(key)) if self._has_log else key_of(key),
                 bytes(body),
             )
             for ts0, ts1, deleted, body, *key in found
@@ -152,7 +160,7 @@ class Reader:
         nclsid: int,
         action: Action,
         stamp: Stamp,
-        key: str | None,
+        key: Hashable,
         body: bytes,
         delta: bytes | None = None,
     ) -> Change:

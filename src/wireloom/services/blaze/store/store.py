@@ -203,7 +203,7 @@ class SqlStore(Store):
             clock=clock,
         )
         self._lease: Lease | None = None
-        self._reader = Reader(model, classes, first_index)
+        self._reader = Reader(model, classes, first_index, has_log=self._statements.has_log)
         self._generation = generation
         self._loop = asyncio.get_running_loop()
         self._queue: deque[tuple[Sequence[Write], Done]] = deque()
