@@ -10,7 +10,7 @@ the broker; NATS carries 128 bytes that are there already. Readers get objects t
 Durable transactions are compared with inserts into the same table: see `plain_inserts`. The inserts
 are one process that has its rows ready. The transactions take two: the client encodes objects and
 pairs answers; the broker checks ids, decodes, looks whether the object is there, stores it and the
-id, and answers.
+id, and answers. PostgreSQL is run in: see `running`.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from oracles.stores import (
     truck,
     write,
 )
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from wireloom.errors import OptionError, SourceError, StateError, StoreError
 from wireloom.formats.blaze import from_blz, new_value
@@ -494,6 +494,30 @@ def test_a_write_that_the_database_refuses_harms_no_other(
 
     on_store(test, store_url)
     assert "cannot be stored" in caplog.text
+
+
+def test_postgresql_finds_the_rows_of_a_group_through_indexes_even_when_there_are_few(
+    postgres_url: str,
+) -> None:
+    async def test(store: SqlStore) -> None:
+        for n in range(8):
+            await store.apply(write(INS, n, n + 1))
+            await store.apply(write(DEL, n, n + 11))
+
+        def plans(connection: Connection) -> list[str]:
+            query = "SELECT name, cardinality(parameter_types) FROM pg_prepared_statements"
+            found = []
+            for name, count in connection.execute(text(query)).all():
+                nulls = ", ".join(["NULL"] * count)
+                lines = connection.execute(text(f'EXPLAIN EXECUTE "{name}" ({nulls})')).scalars()
+                found.append("\n".join(lines))
+            return found
+
+        found = await store.database.commit(plans)
+        assert sum('using "TRUCK_pkey"' in plan for plan in found) == 1  # read; an upsert has none
+        assert not [plan for plan in found if "Seq Scan" in plan]
+
+    on_store(test, postgres_url)
 
 
 def test_a_receiver_that_fails_does_not_stop_the_store(

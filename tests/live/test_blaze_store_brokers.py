@@ -271,7 +271,7 @@ def test_a_commit_whose_answer_was_lost_is_not_done_twice(
 ) -> None:
     async def run() -> None:
         async with brokers(postgres_url, 2) as (a, b):
-            real = a.store.database.run
+            real = a.store.database.commit
             lost = 0
 
             async def lose(work: Callable[..., object]) -> object:
@@ -283,7 +283,7 @@ def test_a_commit_whose_answer_was_lost_is_not_done_twice(
                 return found
 
             begin = asyncio.get_running_loop().create_task
-            monkeypatch.setattr(a.store.database, "run", lambda work: begin(lose(work)))
+            monkeypatch.setattr(a.store.database, "commit", lambda work: begin(lose(work)))
             monkeypatch.setattr(a.store.database, "failure", lambda error: _away())
             outcomes = await asyncio.gather(
                 a.store.apply(write(Action.INS, 1, 1)),

@@ -21,6 +21,8 @@ MISSING: Final = (
 )
 _USERS: Final = ("postgres", "nobody")
 """Users that a server may run as when tests run as root, which PostgreSQL refuses."""
+_LOG_FILES: Final = 64
+"""Of 16 MB each, in the log of one that is run in."""
 
 
 def find_binaries() -> Path | None:
@@ -109,6 +111,20 @@ class Server:
                 raise RuntimeError((self.folder / "server.log").read_text(errors="replace"))
             time.sleep(0.05)
 
+    def run_in(self) -> None:
+        """Make its log as it is after hours of service: of files that are written again.
+
+        A new file is first filled with zeros, which keeps every commit waiting meanwhile.
+        """
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(f"ALTER SYSTEM SET min_wal_size = '{_LOG_FILES * 16}MB'")
+            connection.execute(f"ALTER SYSTEM SET max_wal_size = '{_LOG_FILES * 64}MB'")
+            connection.execute("SELECT pg_reload_conf()")
+            for _ in range(_LOG_FILES):
+                connection.execute("SELECT pg_logical_emit_message(false, '', '')")
+                connection.execute("SELECT pg_switch_wal()")
+            connection.execute("CHECKPOINT")
+
     def stop(self, mode: str = "fast") -> None:
         """Stop it: ``fast`` ends connections, ``immediate`` is a crash."""
         if self._process is not None:
@@ -127,12 +143,14 @@ def _existing(names: tuple[str, ...]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def running(binaries: Path, *, is_durable: bool = False) -> Iterator[Server]:
-    """A server, for as long as the block lasts; durable only if that is to be measured."""
+    """A server, for as long as the block lasts; if it is to be measured, durable and run in."""
     # Socket paths must be short, so not in pytest's own folder.
     with tempfile.TemporaryDirectory(prefix="wlpg-") as folder:
         server = Server(binaries, Path(folder), is_durable=is_durable)
         server.start()
         try:
+            if is_durable:
+                server.run_in()
             yield server
         finally:
             server.stop("immediate")

@@ -46,7 +46,7 @@ psycopg.adapters.register_dumper(_Encoded, _EncodedDumper)
 def as_array(type_: str, values: Sequence[Any]) -> Any:
     """Values of a type of PostgreSQL, as a parameter; a list, if the driver is to write it."""
     encode = _ENCODERS.get(type_.lower())
-    if encode is None or not values:
+    if encode is None:
         return list(values)
     return _Encoded(encode(values))
 

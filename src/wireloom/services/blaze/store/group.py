@@ -242,7 +242,14 @@ class _Group:
         stamps = {nclsid: stamp for nclsid, stamp in done.after.items() if nclsid not in passing}
         if marker:
             ids.append((marker, 0, 0))
-        self._flush(list(self.rows), stamps, self.logged, [(*run, self.now) for run in ids])
+        self.statements.finish(
+            self.connection,
+            *self._dirty(self.rows),
+            stamps,
+            self.logged,
+            self.committer.sender,
+            [(*run, self.now) for run in ids],
+        )
         passing.update({id: stamp for id, stamp in done.after.items() if id in passing})
         return done
 
@@ -349,7 +356,7 @@ class _Group:
             items = {name: write.object.read(name) for name in primary.fields}
             image = NClassValue(write.object.layout, items, Encoding.INDEXNOTZERO)
             return self._write(Action.UPD, image, stored, key, row)
-        self._flush([nclsid], {}, (), ())
+        self.statements.write(self.connection, *self._dirty([nclsid]))
         first = self._stamp(nclsid)
         if first[1] > _MAX_COUNTER // 2:
             first = first[0] + 1, 0  # there must be room for all of them
@@ -442,14 +449,8 @@ class _Group:
         model = self.committer.model
         return StoredChange(nclsid, action, stamp, name, bodies, 0, None, first, body, model)
 
-    def _flush(
-        self,
-        nclsids: Sequence[int],
-        stamps: Mapping[int, Stamp],
-        logged: Sequence[Logged],
-        answered: Sequence[tuple[bytes, int, int, int]],
-    ) -> None:
-        """Write what has become of the objects of some classes."""
+    def _dirty(self, nclsids: Iterable[int]) -> tuple[dict[int, list[Key]], dict[int, list[Key]]]:
+        """Rows that are to be written, and keys of those to be removed, of some classes."""
         written: dict[int, list[Key]] = {}
         removed: dict[int, list[Key]] = {}
         for nclsid in nclsids:
@@ -478,9 +479,7 @@ class _Group:
                 removed[nclsid] = gone
             self.done.objects[nclsid] += objects
             self.done.rows[nclsid] += rows
-        self.statements.finish(
-            self.connection, written, removed, stamps, logged, self.committer.sender, answered
-        )
+        return written, removed
 
 
 def _places(writes: Sequence[Write]) -> tuple[dict[TxId, int], set[int]]:

@@ -166,6 +166,15 @@ class Statements(ABC):
         """
 
     @abstractmethod
+    def write(
+        self,
+        connection: Connection,
+        written: Mapping[int, Sequence[Key]],
+        removed: Mapping[int, Sequence[Key]],
+    ) -> None:
+        """Write rows of some classes, and delete others."""
+
+    @abstractmethod
     def finish(
         self,
         connection: Connection,
@@ -174,11 +183,12 @@ class Statements(ABC):
         stamps: Mapping[int, Stamp],
         logged: Sequence[Logged],
         sender: str,
-        answered: Sequence[tuple[bytes, int, int, int]] = (),
+        answered: Sequence[tuple[bytes, int, int, int]],
     ) -> None:
-        """Write rows, delete others, note the classes' last stamps, and tell other brokers.
+        """Do what is left: as `write`, note the classes' last stamps, and tell other brokers.
 
-        Remember the ids of transactions that were `answered`, and when.
+        Remember the ids of transactions that were `answered`, and when. Nothing may follow in this
+        transaction: where it saves a round trip, it is committed here.
         """
 
     def clear(self, connection: Connection, nclsid: int, first: Stamp) -> int:
@@ -246,6 +256,20 @@ class SqliteStatements(Statements):
         """The row of each key that has one."""
         return self._rows(connection.connection.dbapi_connection, nclsid, keys)
 
+    def write(
+        self,
+        connection: Connection,
+        written: Mapping[int, Sequence[Key]],
+        removed: Mapping[int, Sequence[Key]],
+    ) -> None:
+        """Write rows of some classes, and delete others."""
+        raw: Any = connection.connection.dbapi_connection
+        for nclsid, keys in removed.items():
+            raw.executemany(self._remove[nclsid], keys)
+        for nclsid, rows in written.items():
+            for _ in self._upsert[nclsid].each(raw, rows):
+                pass
+
     def finish(
         self,
         connection: Connection,
@@ -254,16 +278,12 @@ class SqliteStatements(Statements):
         stamps: Mapping[int, Stamp],
         logged: Sequence[Logged],
         sender: str,
-        answered: Sequence[tuple[bytes, int, int, int]] = (),
+        answered: Sequence[tuple[bytes, int, int, int]],
     ) -> None:
-        """Write rows, delete others, note the classes' last stamps; there are no other brokers."""
+        """Do what is left; there are no other brokers."""
         raw: Any = connection.connection.dbapi_connection
         raw.executemany(self._answered, answered)
-        for nclsid, keys in removed.items():
-            raw.executemany(self._remove[nclsid], keys)
-        for nclsid, rows in written.items():
-            for _ in self._upsert[nclsid].each(raw, rows):
-                pass
+        self.write(connection, written, removed)
         raw.executemany(self._set, [(*stamp, nclsid) for nclsid, stamp in stamps.items()])
 
 
@@ -298,7 +318,7 @@ class PostgresStatements(Statements):
             f"SELECT {_STATE} FROM {self._classes}"
             " WHERE nclsid = ANY(%s) ORDER BY nclsid FOR UPDATE"
         )
-        self._set = (
+        stamp = (
             f"UPDATE {self._classes} AS old SET ts0 = new.ts0, ts1 = new.ts1"
             f" FROM unnest({_arrays(_STAMPS)}) AS new (nclsid, ts0, ts1)"
             " WHERE old.nclsid = new.nclsid"
@@ -318,8 +338,10 @@ class PostgresStatements(Statements):
         self._marked = f"SELECT 1 FROM {self._transactions} WHERE origin = %s"
         quote = self.dialect.identifier_preparer.quote
         names = ", ".join(quote(name) for name in Logged._fields)
-        self._log = (
-            f"INSERT INTO {self._changes} ({names}) SELECT * FROM unnest({_arrays(_LOGGED)})"
+        log = f"INSERT INTO {self._changes} ({names}) SELECT * FROM unnest({_arrays(_LOGGED)})"
+        self._changed = (
+            f"WITH answered AS ({self._answered}), stamped AS ({stamp}), logged AS ({log})"
+            " SELECT pg_notify(%s, %s)"
         )
 
     def begin(
@@ -346,6 +368,25 @@ class PostgresStatements(Statements):
             done is not None and done.fetchone() is not None,
         )
 
+    def write(
+        self,
+        connection: Connection,
+        written: Mapping[int, Sequence[Key]],
+        removed: Mapping[int, Sequence[Key]],
+    ) -> None:
+        """Write rows of some classes, and delete others: one round trip."""
+        raw: Any = connection.connection.driver_connection
+        with raw.pipeline():
+            self._write(raw, written, removed)
+
+    def _write(
+        self, raw: Any, written: Mapping[int, Sequence[Key]], removed: Mapping[int, Sequence[Key]]
+    ) -> None:
+        for nclsid, keys in removed.items():
+            raw.execute(self._remove[nclsid], _turned(keys, self._sql[nclsid].key_types))
+        for nclsid, rows in written.items():
+            raw.execute(self._upsert[nclsid], _turned(rows, self._sql[nclsid].types))
+
     def fetch(self, connection: Connection, nclsid: int, keys: Sequence[Key]) -> dict[Key, Stored]:
         """The row of each key that has one."""
         return _rows(self._fetch_rows(connection.connection.driver_connection, nclsid, keys))
@@ -364,21 +405,18 @@ class PostgresStatements(Statements):
         sender: str,
         answered: Sequence[tuple[bytes, int, int, int]] = (),
     ) -> None:
-        """Write rows and the log, delete others, wake other brokers: one round trip."""
+        """Do what is left, wake other brokers, and commit: one round trip."""
         raw: Any = connection.connection.driver_connection
         with raw.pipeline():
-            if answered:
-                raw.execute(self._answered, _turned(answered, _ANSWERED))
-            for nclsid, keys in removed.items():
-                raw.execute(self._remove[nclsid], _turned(keys, self._sql[nclsid].key_types))
-            for nclsid, rows in written.items():
-                raw.execute(self._upsert[nclsid], _turned(rows, self._sql[nclsid].types))
-            if stamps:
-                changed = [(nclsid, *stamp) for nclsid, stamp in stamps.items()]
-                raw.execute(self._set, _turned(changed, _STAMPS))
+            self._write(raw, written, removed)
+            values = _turned(answered, _ANSWERED)
             if logged:
-                raw.execute(self._log, _turned(logged, _LOGGED))
-                raw.execute("SELECT pg_notify(%s, %s)", (CHANNEL, sender))
+                changed = [(nclsid, *stamp) for nclsid, stamp in stamps.items()]
+                values += [*_turned(changed, _STAMPS), *_turned(logged, _LOGGED), CHANNEL, sender]
+                raw.execute(self._changed, values)
+            else:
+                raw.execute(self._answered, values)
+            raw.commit()
 
 
 class _Many:
@@ -422,4 +460,5 @@ def _arrays(types: Sequence[str]) -> str:
 
 def _turned(rows: Sequence[tuple[Any, ...]], types: Sequence[str]) -> list[Any]:
     """Columns of rows, as parameters."""
-    return [as_array(*each) for each in zip(types, zip(*rows, strict=True), strict=True)]
+    columns = zip(*rows, strict=True) if rows else [()] * len(types)
+    return [as_array(*each) for each in zip(types, columns, strict=True)]

@@ -152,7 +152,7 @@ class _Attempt:
 
     def begin(self) -> asyncio.Future[None]:
         """Try it, once more."""
-        begun = self._store.database.run(self._work)
+        begun = self._store.database.commit(self._work)
         begun.add_done_callback(self._count)
         return begun
 
