@@ -343,25 +343,26 @@ class PostgresDatabase(Database):
         super().__init__(url, engine, _READERS)
         self._by_key = create_engine(url, pool_size=1, max_overflow=0)
         event.listen(self._by_key, "connect", _plan_by_key)
+        self._to_commit: Connection | None = None
 
     def commit(self, work: Work[T]) -> asyncio.Future[T]:
         """As `run`, on a connection where each statement is planned once."""
         loop = asyncio.get_running_loop()
-        return loop.run_in_executor(self._writer, self._begin, self._by_key, work)
+        return loop.run_in_executor(self._writer, self._commit, work)
+
+    def _commit(self, work: Work[T]) -> T:
+        # Kept: to take one from the pool, and give it back, takes as long as a statement.
+        if self._to_commit is None:
+            self._to_commit = self._by_key.connect()
+        return _begin(self._to_commit, work)
 
     def _write(self, work: Work[T]) -> T:
-        return self._begin(self._engine, work)
-
-    def _begin(self, engine: Engine, work: Work[T]) -> T:
-        with engine.begin() as connection:
-            try:
-                return work(connection)
-            except psycopg.OperationalError:
-                # From the driver's own connection: nobody else has seen that it may be broken.
-                connection.invalidate()
-                raise
+        with self._engine.connect() as connection:
+            return _begin(connection, work)
 
     def _disconnect(self) -> None:
+        if self._to_commit is not None:
+            self._to_commit.close()
         self._by_key.dispose()
         super()._disconnect()
 
@@ -395,6 +396,17 @@ class PostgresDatabase(Database):
         if state.startswith(_AWAY) or (not state and isinstance(cause, psycopg.OperationalError)):
             return Failure.AWAY
         return Failure.WRONG
+
+
+def _begin(connection: Connection, work: Work[T]) -> T:
+    """Do it in a transaction."""
+    with connection.begin():
+        try:
+            return work(connection)
+        except psycopg.OperationalError:
+            # From the driver's own connection: nobody else has seen that it may be broken.
+            connection.invalidate()
+            raise
 
 
 def _plan_by_key(raw: Any, record: object) -> None:

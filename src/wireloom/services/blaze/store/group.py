@@ -31,7 +31,14 @@ from wireloom.services.blaze.store.api import (
     Write,
 )
 from wireloom.services.blaze.store.flat import Key
-from wireloom.services.blaze.store.statements import Logged, Run, Statements, Stored
+from wireloom.services.blaze.store.statements import (
+    Books,
+    Logged,
+    Rows,
+    Run,
+    Statements,
+    Stored,
+)
 from wireloom.services.blaze.store.tables import StoredClass
 
 __all__ = ["Committed", "Committer", "ModelChanged", "logged_key", "next_stamp"]
@@ -242,14 +249,9 @@ class _Group:
         stamps = {nclsid: stamp for nclsid, stamp in done.after.items() if nclsid not in passing}
         if marker:
             ids.append((marker, 0, 0))
-        self.statements.finish(
-            self.connection,
-            *self._dirty(self.rows),
-            stamps,
-            self.logged,
-            self.committer.sender,
-            [(*run, self.now) for run in ids],
-        )
+        answered = [(*run, self.now) for run in ids]
+        books = Books(stamps, self.logged, answered, self.committer.sender)
+        self.statements.finish(self.connection, self._dirty(self.rows), books)
         passing.update({id: stamp for id, stamp in done.after.items() if id in passing})
         return done
 
@@ -356,7 +358,7 @@ class _Group:
             items = {name: write.object.read(name) for name in primary.fields}
             image = NClassValue(write.object.layout, items, Encoding.INDEXNOTZERO)
             return self._write(Action.UPD, image, stored, key, row)
-        self.statements.write(self.connection, *self._dirty([nclsid]))
+        self.statements.write(self.connection, self._dirty([nclsid]))
         first = self._stamp(nclsid)
         if first[1] > _MAX_COUNTER // 2:
             first = first[0] + 1, 0  # there must be room for all of them
@@ -449,8 +451,8 @@ class _Group:
         model = self.committer.model
         return StoredChange(nclsid, action, stamp, name, bodies, 0, None, first, body, model)
 
-    def _dirty(self, nclsids: Iterable[int]) -> tuple[dict[int, list[Key]], dict[int, list[Key]]]:
-        """Rows that are to be written, and keys of those to be removed, of some classes."""
+    def _dirty(self, nclsids: Iterable[int]) -> Rows:
+        """What is to be done to rows of some classes."""
         written: dict[int, list[Key]] = {}
         removed: dict[int, list[Key]] = {}
         for nclsid in nclsids:
@@ -479,7 +481,7 @@ class _Group:
                 removed[nclsid] = gone
             self.done.objects[nclsid] += objects
             self.done.rows[nclsid] += rows
-        return written, removed
+        return Rows(written, removed)
 
 
 def _places(writes: Sequence[Write]) -> tuple[dict[TxId, int], set[int]]:

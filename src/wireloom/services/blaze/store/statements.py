@@ -29,10 +29,12 @@ from wireloom.services.blaze.store.tables import (
 
 __all__ = [
     "CHANNEL",
+    "Books",
     "ClassState",
     "Found",
     "Logged",
     "PostgresStatements",
+    "Rows",
     "Run",
     "SqliteStatements",
     "Statements",
@@ -83,6 +85,26 @@ class Logged(NamedTuple):
     key: str | None
     body: bytes
     delta: bytes | None
+
+
+class Rows(NamedTuple):
+    """What becomes of rows, by class."""
+
+    written: dict[int, list[Key]]
+    removed: dict[int, list[Key]]
+    """Their keys."""
+
+
+class Books(NamedTuple):
+    """What a commit notes besides the rows."""
+
+    stamps: Mapping[int, Stamp]
+    """The last stamp of each class that has changed."""
+    logged: Sequence[Logged]
+    answered: Sequence[tuple[bytes, int, int, int]]
+    """Transactions that were answered, and when."""
+    sender: str
+    """Who tells other brokers."""
 
 
 _RUN = ("bytea", "bigint", "bigint")
@@ -166,29 +188,14 @@ class Statements(ABC):
         """
 
     @abstractmethod
-    def write(
-        self,
-        connection: Connection,
-        written: Mapping[int, Sequence[Key]],
-        removed: Mapping[int, Sequence[Key]],
-    ) -> None:
+    def write(self, connection: Connection, rows: Rows) -> None:
         """Write rows of some classes, and delete others."""
 
     @abstractmethod
-    def finish(
-        self,
-        connection: Connection,
-        written: Mapping[int, Sequence[Key]],
-        removed: Mapping[int, Sequence[Key]],
-        stamps: Mapping[int, Stamp],
-        logged: Sequence[Logged],
-        sender: str,
-        answered: Sequence[tuple[bytes, int, int, int]],
-    ) -> None:
-        """Do what is left: as `write`, note the classes' last stamps, and tell other brokers.
+    def finish(self, connection: Connection, rows: Rows, books: Books) -> None:
+        """Do what is left, and tell other brokers.
 
-        Remember the ids of transactions that were `answered`, and when. Nothing may follow in this
-        transaction: where it saves a round trip, it is committed here.
+        Nothing may follow in this transaction: where it saves a round trip, it is committed here.
         """
 
     def clear(self, connection: Connection, nclsid: int, first: Stamp) -> int:
@@ -256,35 +263,21 @@ class SqliteStatements(Statements):
         """The row of each key that has one."""
         return self._rows(connection.connection.dbapi_connection, nclsid, keys)
 
-    def write(
-        self,
-        connection: Connection,
-        written: Mapping[int, Sequence[Key]],
-        removed: Mapping[int, Sequence[Key]],
-    ) -> None:
+    def write(self, connection: Connection, rows: Rows) -> None:
         """Write rows of some classes, and delete others."""
         raw: Any = connection.connection.dbapi_connection
-        for nclsid, keys in removed.items():
+        for nclsid, keys in rows.removed.items():
             raw.executemany(self._remove[nclsid], keys)
-        for nclsid, rows in written.items():
-            for _ in self._upsert[nclsid].each(raw, rows):
+        for nclsid, each in rows.written.items():
+            for _ in self._upsert[nclsid].each(raw, each):
                 pass
 
-    def finish(
-        self,
-        connection: Connection,
-        written: Mapping[int, Sequence[Key]],
-        removed: Mapping[int, Sequence[Key]],
-        stamps: Mapping[int, Stamp],
-        logged: Sequence[Logged],
-        sender: str,
-        answered: Sequence[tuple[bytes, int, int, int]],
-    ) -> None:
+    def finish(self, connection: Connection, rows: Rows, books: Books) -> None:
         """Do what is left; there are no other brokers."""
         raw: Any = connection.connection.dbapi_connection
-        raw.executemany(self._answered, answered)
-        self.write(connection, written, removed)
-        raw.executemany(self._set, [(*stamp, nclsid) for nclsid, stamp in stamps.items()])
+        raw.executemany(self._answered, books.answered)
+        self.write(connection, rows)
+        raw.executemany(self._set, [(*stamp, nclsid) for nclsid, stamp in books.stamps.items()])
 
 
 class PostgresStatements(Statements):
@@ -368,24 +361,17 @@ class PostgresStatements(Statements):
             done is not None and done.fetchone() is not None,
         )
 
-    def write(
-        self,
-        connection: Connection,
-        written: Mapping[int, Sequence[Key]],
-        removed: Mapping[int, Sequence[Key]],
-    ) -> None:
+    def write(self, connection: Connection, rows: Rows) -> None:
         """Write rows of some classes, and delete others: one round trip."""
         raw: Any = connection.connection.driver_connection
         with raw.pipeline():
-            self._write(raw, written, removed)
+            self._write(raw, rows)
 
-    def _write(
-        self, raw: Any, written: Mapping[int, Sequence[Key]], removed: Mapping[int, Sequence[Key]]
-    ) -> None:
-        for nclsid, keys in removed.items():
+    def _write(self, raw: Any, rows: Rows) -> None:
+        for nclsid, keys in rows.removed.items():
             raw.execute(self._remove[nclsid], _turned(keys, self._sql[nclsid].key_types))
-        for nclsid, rows in written.items():
-            raw.execute(self._upsert[nclsid], _turned(rows, self._sql[nclsid].types))
+        for nclsid, each in rows.written.items():
+            raw.execute(self._upsert[nclsid], _turned(each, self._sql[nclsid].types))
 
     def fetch(self, connection: Connection, nclsid: int, keys: Sequence[Key]) -> dict[Key, Stored]:
         """The row of each key that has one."""
@@ -395,28 +381,19 @@ class PostgresStatements(Statements):
         types = self._sql[nclsid].key_types
         return raw.execute(self._fetch[nclsid], _turned(keys, types), binary=True)
 
-    def finish(
-        self,
-        connection: Connection,
-        written: Mapping[int, Sequence[Key]],
-        removed: Mapping[int, Sequence[Key]],
-        stamps: Mapping[int, Stamp],
-        logged: Sequence[Logged],
-        sender: str,
-        answered: Sequence[tuple[bytes, int, int, int]] = (),
-    ) -> None:
+    def finish(self, connection: Connection, rows: Rows, books: Books) -> None:
         """Do what is left, wake other brokers, and commit: one round trip."""
         raw: Any = connection.connection.driver_connection
         with raw.pipeline():
-            self._write(raw, written, removed)
-            values = _turned(answered, _ANSWERED)
-            if logged:
-                changed = [(nclsid, *stamp) for nclsid, stamp in stamps.items()]
-                values += [*_turned(changed, _STAMPS), *_turned(logged, _LOGGED), CHANNEL, sender]
-                raw.execute(self._changed, values)
+            self._write(raw, rows)
+            values = _turned(books.answered, _ANSWERED)
+            if books.logged:
+                stamps = [(nclsid, *stamp) for nclsid, stamp in books.stamps.items()]
+                values += [*_turned(stamps, _STAMPS), *_turned(books.logged, _LOGGED)]
+                raw.execute(self._changed, [*values, CHANNEL, books.sender])
             else:
                 raw.execute(self._answered, values)
-            raw.commit()
+            raw.execute("COMMIT")  # `commit` would wait once more
 
 
 class _Many:
