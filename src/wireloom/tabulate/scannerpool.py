@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from wireloom.captures import Stream
 from wireloom.columnar.framing import FrameScanner
 from wireloom.tabulate.detection import FIRST_LOOK, PREFIX, Detector
 from wireloom.tabulate.groups import Segment
@@ -31,6 +32,7 @@ class ScannerPool:
         options: Callable[[str], dict[str, Any]] | None = None,
         is_live: bool = False,
         is_raw_wanted: bool = True,
+        skip: Callable[[Stream], None] | None = None,
     ) -> None:
         """No scanner is lent yet.
 
@@ -42,10 +44,13 @@ class ScannerPool:
             is_live: whether somebody waits for the first frames.
             is_raw_wanted: whether the bytes of streams in no known format are wanted; else they are
                 only counted.
+            skip: told of a stream that turns out to be in no known format: its bytes need not
+                be given any more.
         """
         self.kernel = kernel
         self.put = put
         self.is_raw_wanted = is_raw_wanted
+        self.skip = skip
         self.detector = Detector(settings, self.scanner, kernel)
         self.looks = (*_EARLY, FIRST_LOOK, PREFIX) if is_live else (FIRST_LOOK, PREFIX)
         """After how many bytes a stream's format is first decided."""
