@@ -285,7 +285,7 @@ def _records(segment: Segment) -> Iterator[Captured]:
     source, stream, batch = segment.state.source, segment.state.name, segment.batch
     others: list[Captured] = []
     for row in segment.rows:
-        what = (row["format"] or "", row["frame_offset"], bytes(row["raw"] or b""), row["code"])
+        what = (row["format"] or "", row["frame_offset"], row["raw"] or b"", row["code"])
         problem = Problem(*what, row["reason"], row["field"], row["failed_at"])
         length = row["frame_length"]
         others.append(Captured(source, stream, row["ts_ns"], problem, length, None, row["layer"]))

@@ -466,13 +466,13 @@ class StreamReader:
         """Rows of bytes that are given, or of those that were counted."""
         rows, at, state = [], 0, self.state
         left = self._passed or len(data)
+        has_times = self._scanners.is_row_wanted
         while left >= least:
             size = min(left, UNKNOWN_BYTES)
             place = offset + at
-            # A buffer of their own is handed on; a part of one, or of an event's, is copied.
-            is_own = size == len(data) and not isinstance(data, memoryview)
-            raw = data if is_own else bytes(memoryview(data)[at : at + size])
-            row = key_row(state.source, state.name, place, size, known(self._time_at(place)))
+            raw = bytes(data) if size == len(data) else bytes(data[at : at + size])
+            time = known(self._time_at(place)) if has_times else None
+            row = key_row(state.source, state.name, place, size, time)
             row |= _UNKNOWN
             row["raw"], row["failed_at"] = raw, place
             rows.append(row)
@@ -482,7 +482,7 @@ class StreamReader:
         self._at = offset + at
         self._rest = bytes(data[at:]) if left else b""
         self._passed = left if self._passed else 0
-        if left:
+        if left and has_times:
             # When they were captured is all that has to be known of them.
             time = self._time_at(self._at)
             self._marks = array("q", [] if time is None else [self._at])

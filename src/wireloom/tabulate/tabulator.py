@@ -68,15 +68,14 @@ class Tabulator:
         self._bytes: object = None  # the buffer that holds the data of the last events
         self._settled = 0  # segments of the group whose bodies are identified
         self._touched: dict[int, StreamReader] = {}
-        has_errors = "errors" in settings.tables
-        is_raw_wanted = has_errors and "raw" in settings.table("errors").names
+        error_columns = settings.table("errors").names if "errors" in settings.tables else ()
         self._streams = StreamTable(
             lambda put: ScannerPool(
                 settings,
                 self._kernel,
                 put,
-                is_raw_wanted=is_raw_wanted,
-                skip=None if has_errors else skip,
+                error_columns=error_columns,
+                skip=skip,
             )
         )
         self._collector = Collector(settings)
