@@ -617,6 +617,10 @@ class Streams:
         flow: int,
         why: int,
     ) -> None: ...
+    def leave_unread(
+        self,
+        flow: int,
+    ) -> None: ...
 
 _Streams = Streams
 

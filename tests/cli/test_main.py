@@ -98,15 +98,18 @@ def test_it_runs_as_a_module(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["x", "--version"])
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "")  # it is set for the program, and undone here
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS")
     with pytest.raises(SystemExit) as exit_:
         runpy.run_module("wireloom.cli", run_name="__main__")
     assert exit_.value.code == 0
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "1"
     assert capsys.readouterr().out.startswith("wireloom ")
 
 
 def test_stdout_may_be_any_text_stream() -> None:
     with contextlib.redirect_stdout(io.StringIO()) as out:
-        cli.main(["formats", "nrep", "--json"], standalone_mode=False)
+        cli.main.main(["formats", "nrep", "--json"], standalone_mode=False)
     assert out.getvalue().startswith("{")
 
 

@@ -120,7 +120,7 @@ def test_it_is_in_the_account_of_one_part_of_exchanged_packets(folder: Path, par
 
 
 def test_stat_shows_the_same_numbers(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["stat", "-q", "--json", str(folder / "one.pcap")], standalone_mode=False) == 1
+    assert main.main(["stat", "-q", "--json", str(folder / "one.pcap")], standalone_mode=False) == 1
     found = json.loads(capsys.readouterr().out)["accounting"]
     names = ("packets", "captured", "quarantined", "left_out")
     shown = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 from random import Random
 
@@ -13,9 +15,9 @@ from wireloom.captures import Capture, StreamData
 from wireloom.errors import DecodeError
 from wireloom.formats.nrep import SocketData
 from wireloom.generate import SCENARIOS, Faults, generate
-from wireloom.generate.traffic import Conversation, pcap
+from wireloom.generate.traffic import START_NS, Conversation, Packet, ethernet, ip, pcap, udp
 from wireloom.kernel import load
-from wireloom.tabulate import Settings, Tabulator, tabulate
+from wireloom.tabulate import Settings, Tabulator, tabulate, tabulation
 from wireloom.tabulate.accounting import Totals
 from wireloom.tabulate.detection import Detector
 from wireloom.tabulate.scannerpool import ScannerPool
@@ -166,6 +168,62 @@ def test_bytes_that_nobody_wants_are_counted_all_the_same():
     assert every.kinds["unknown_format"].first == few.kinds["unknown_format"].first
     assert all(len(row["raw"]) == row["frame_length"] for row in rows)
     assert sum(row["frame_length"] for row in rows) == sum(row["captured"] for row in accounts)
+
+
+def _long_streams(seed):
+    """Streams of other protocols, longer than what is looked at, with faults of all kinds."""
+    random = Random(seed)
+    talks = []
+    for number in range(5):
+        talk = Conversation(f"10.0.0.{number}:5000", "192.0.2.1:443")
+        sent = [*talk.open(), *talk.send(random.randbytes(random.choice((90_000, 400_000))))]
+        for _ in range(8):
+            place = random.randrange(4, len(sent) - 3)
+            right = sent[place]
+            wrong = replace(right, data=right.data[:-1] + bytes([right.data[-1] ^ 1]))
+            copies = random.choice(([wrong], [wrong, right], [right, right], []))
+            sent[place : place + 1] = [sent[place - 3], *copies]
+        talks.append([*sent, *talk.close()])
+    for number in range(3):
+        source = f"10.0.1.{number}"
+        hosts = [udp(source, "192.0.2.1", 5000, 5004, random.randbytes(1000)) for _ in range(150)]
+        made = (ethernet(ip(source, "192.0.2.1", 17, each)) for each in hosts)
+        talks.append([Packet(START_NS, each) for each in made])
+    packets = []
+    while any(talks):
+        talk = random.choice([each for each in talks if each])
+        packets += [talk.pop(0) for _ in range(min(len(talk), 4))]
+    return pcap(packets)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bytes_of_streams_in_no_format_are_skipped_where_nobody_wants_them(seed, monkeypatch):
+    data = _long_streams(seed)
+    # Few packets at a time, or little would be left to skip.
+    monkeypatch.setattr(tabulation, "Capture", partial(Capture, batch_packets=30))
+    skipped, skip = [], Capture.skip
+
+    def watched(self, stream):
+        skipped.append(stream.name)
+        skip(self, stream)
+
+    monkeypatch.setattr(Capture, "skip", watched)
+    every, few = Totals(), Totals()
+    rows = {"gaps": [], "accounting": []}
+    wanted = {"gaps": [], "accounting": []}
+    for name, batch in tabulate(io.BytesIO(data), totals=every):
+        if name in wanted:
+            wanted[name] += batch.to_pylist()
+    assert not skipped, "errors have the bytes"
+    for name, batch in tabulate(io.BytesIO(data), tables=("gaps", "accounting"), totals=few):
+        rows[name] += batch.to_pylist()
+    assert len(set(skipped)) == len(skipped) > 5
+    assert rows == wanted
+    assert every.to_dict() == few.to_dict()
+    assert every.errors == few.errors
+    numbers = {code: kind.number for code, kind in every.kinds.items()}
+    assert numbers == {code: kind.number for code, kind in few.kinds.items()}
+    assert {"unknown_format", "checksum"} < set(numbers)
 
 
 def test_the_buffers_of_events_may_go_when_their_batch_is_over():

@@ -9,7 +9,8 @@ from __future__ import annotations
 import array
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import Any, Final
+from operator import itemgetter
+from typing import Any, Final, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -182,10 +183,15 @@ def from_rows(table: Table, rows: Sequence[dict[str, Any]]) -> pa.RecordBatch:
     Handles the types that such tables have: text, names, kinds, binary, integers, timestamps (in
     microseconds).
     """
-    arrays = [
-        plain_column(column, [row.get(column.name) for row in rows]) for column in table.columns
-    ]
+    arrays = [plain_column(column, _values(rows, column.name)) for column in table.columns]
     return pa.RecordBatch.from_arrays(arrays, schema=schema_of(table))
+
+
+def _values(rows: Sequence[dict[str, Any]], name: str) -> list[Any]:
+    try:
+        return list(map(itemgetter(name), rows))
+    except KeyError:
+        return [row.get(name) for row in rows]
 
 
 def plain_column(column: Column, values: list[Any]) -> pa.Array:
@@ -194,6 +200,10 @@ def plain_column(column: Column, values: list[Any]) -> pa.Array:
     if column.type in ("text", "binary"):
         return strings(values, type)
     if column.type in ("name", "kind"):
+        count = len(values)
+        if count and values.count(values[0]) == count:  # as so often
+            same = values[0]
+            return null_array(type, count) if same is None else constant(same, count, type)
         places: dict[str, int] = {}
         numbers = [
             None if value is None else places.setdefault(value, len(places)) for value in values
@@ -205,6 +215,7 @@ def plain_column(column: Column, values: list[Any]) -> pa.Array:
 
 def _numbers(values: list[int | None], code: str, type: pa.DataType) -> pa.Array:
     nulls = values.count(None)
-    data = array.array(code, [value or 0 for value in values])
+    plain = [value or 0 for value in values] if nulls else cast("list[int]", values)
+    data = array.array(code, plain)
     valid = _bitmap([value is not None for value in values]) if nulls else None
     return pa.Array.from_buffers(type, len(values), [valid, pa.py_buffer(data)], nulls)

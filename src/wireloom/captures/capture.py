@@ -143,6 +143,14 @@ class Capture:
         now = current.consumed if current is not None else 0
         return Progress(self._done + now, self._total, current.name if current else "")
 
+    def skip(self, stream: Stream) -> None:
+        """Give no more bytes of a stream from the next batch on, which saves gathering them.
+
+        Its holes, what is dropped and its end are still given; their offsets tell how much was
+        skipped. A raw stream is given nevertheless.
+        """
+        self._reassembler.skip(stream)
+
     def __iter__(self) -> Iterator[Event]:
         """Read everything, once.
 

@@ -1,9 +1,10 @@
 """What reading a capture gives, in order: bytes of streams, holes in them, ends, and damage.
 
 Nothing is lost without an event. For every stream the bytes of its packets are in exactly one of
-`StreamData`, the duplicates that `StreamEnd` counts, and `Dropped`; what belongs to no stream
-(damaged records, packets that cannot be read) is a `Damage`, and packets of other protocols are
-counted in a `LeftOut`.
+`StreamData`, the duplicates that `StreamEnd` counts, and `Dropped`; only of a stream that its
+reader asked to skip (`Capture.skip`) no more `StreamData` comes. What belongs to no stream (damaged
+records, packets that cannot be read) is a `Damage`, and packets of other protocols are counted in
+a `LeftOut`.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class Counts:
     captured: int = 0
     """Payload bytes of all of them."""
     delivered: int = 0
-    """Bytes given out as `StreamData`."""
+    """Bytes given out as `StreamData`, or skipped."""
     duplicate: int = 0
     """Bytes captured again: retransmissions and overlaps."""
     dropped: int = 0

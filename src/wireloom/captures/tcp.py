@@ -194,6 +194,7 @@ class Reassembler:
             limits.max_fragment_bytes, limits.max_fragment_packets, limits.max_fragment_wait_ns
         )
         self._open: dict[int, Stream] = {}
+        self._flow_of: dict[int, int] = {}
         self._left_out: dict[tuple[str, str], tuple[int, int]] = {}
         self._events: list[Event] = []
         self._source = ""
@@ -218,6 +219,12 @@ class Reassembler:
     def enlarge(self, batch: int) -> None:
         """From now on, make events only after this many packets."""
         self._batch = batch
+
+    def skip(self, stream: Stream) -> None:
+        """Give no more bytes of a stream, if it is still open; see `Capture.skip`."""
+        flow = self._flow_of.get(stream.number)
+        if flow is not None:
+            self._streams.leave_unread(flow)
 
     def _make_room(self, packets: int) -> None:
         """Make room for that many packets at a time; there must be none in it now."""
@@ -317,6 +324,8 @@ class Reassembler:
             flows.add(self._flows.key_of(flow))
         self._flows = flows
         self._streams.keep(kept)
+        places = {flow: place for place, flow in enumerate(kept)}
+        self._flow_of = {number: places[flow] for number, flow in self._flow_of.items()}
 
     def _fragment(self, rows: Any, data: memoryview, index: int, base: int) -> None:
         """A packet that is a fragment; the last one stands for the whole."""
@@ -419,6 +428,8 @@ class Reassembler:
         )
         # As lists: reading an element of a kernel's array costs more than a row of these.
         rows = zip(*(memoryview(c)[: pieces.run_count].tolist() for c in columns), strict=True)
+        numbers = memoryview(pieces.counts)[: kinds.COUNTS * pieces.end_count].tolist()
+        flow_of, other_of = memoryview(pieces.run_flow), memoryview(pieces.run_other)
         streams, add = self._open, self._events.append
         for run, (kind, number, offset, length, at, mark, next_mark) in enumerate(rows):
             if kind == _DATA:
@@ -432,7 +443,8 @@ class Reassembler:
                     )
                 )
             elif kind == kinds.PIECE_START:
-                streams[number] = self._start(number, pieces.run_flow[run], offset)
+                flow = self._flow_of[number] = flow_of[run]
+                streams[number] = self._start(number, flow, offset)
             elif kind == kinds.PIECE_GAP:
                 before, after = pieces.run_ts[run], pieces.run_other[run]
                 add(Gap(streams[number], offset, length, before, after))
@@ -444,10 +456,11 @@ class Reassembler:
                 add(Dropped(streams[number], offset, pieces.run_ts[run], code, dropped))
             else:
                 first = length * kinds.COUNTS
-                counts = Counts(*pieces.counts[first : first + kinds.COUNTS])
-                reason = _ENDS[pieces.run_other[run]]
+                counts = Counts(*numbers[first : first + kinds.COUNTS])
+                reason = _ENDS[other_of[run]]
                 self.evicted += reason == "evicted"
                 add(StreamEnd(streams.pop(number), offset, reason, counts))
+                del self._flow_of[number]
         pieces.end_count = 0
 
     def _start(self, number: int, flow: int, turn: int) -> Stream:

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import wraps
-from importlib.abc import MetaPathFinder
 from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -276,7 +275,7 @@ def spare_pandas() -> None:
         pa.array([0])
 
 
-class _NoPandas(MetaPathFinder):
+class _NoPandas:
     """An import hook that says that there is no pandas."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:

@@ -1,7 +1,8 @@
 """Declarations → Python source: one decoder and one encoder for each form of a packet.
 
-As the standard library does for dataclasses, the functions are written as text and compiled once,
-when the packet class is made. What runs for each packet is one `struct` call and a few shifts.
+As the standard library does for dataclasses, the functions are written as text, when the packet
+class is made, and compiled once, when the first packet is read or written: many programs need few
+of them. What runs for each packet is one `struct` call and a few shifts.
 """
 
 from __future__ import annotations
@@ -124,8 +125,10 @@ def _varint(data: bytes, at: int, end: int, max_bytes: int, path: str) -> tuple[
     )
 
 
-def make_decoder(cls: type, flat: tuple[Flat, ...], keeps_unused: bool) -> Callable[..., Any]:
-    """``decode(data, pos, end, strict) -> cls`` for the packet that fills ``data[pos:end]``."""
+def make_decoder(
+    cls: type, flat: tuple[Flat, ...], keeps_unused: bool
+) -> Callable[[], Callable[..., Any]]:
+    """Compiles ``decode(data, pos, end, strict) -> cls``, for what fills ``data[pos:end]``."""
     src = _Source(
         "decode(data, pos, end, strict)",
         cls=cls,
@@ -156,7 +159,7 @@ def make_decoder(cls: type, flat: tuple[Flat, ...], keeps_unused: bool) -> Calla
             args.append("unused=unused")
         src.refuse(f"strict and ({some})", "wrong(pos, '', 'unused bits are set', 'unused')")
     _make_object(src, cls, args)
-    return src.function(f"decode {cls.__name__}")
+    return lambda: src.function(f"decode {cls.__name__}")
 
 
 def _make_object(src: _Source, cls: type, args: list[str]) -> None:
@@ -289,8 +292,8 @@ def _rule(name: str, field: str, mask: int) -> EncodeError:
 
 def make_encoder(
     cls: type, code: int, flat: tuple[Flat, ...], keeps_unused: bool
-) -> Callable[[Any], bytes]:
-    """``encode(packet) -> bytes``; every value is checked against its field."""
+) -> Callable[[], Callable[[Any], bytes]]:
+    """Compiles ``encode(packet) -> bytes``; every value is checked against its field."""
     src = _Source("encode(m)", unfit=_unfit, varint=varint, fixed=_fixed, text=_text, rule=_rule)
     for part in flat:
         if isinstance(part, (Blob, Items, Rest)):
@@ -320,15 +323,19 @@ def make_encoder(
         else:
             chunks.append(f"b_{run.name}")
     src.put(f"return {' + '.join(chunks)}")
-    encode = src.function(f"encode {cls.__name__}")
 
-    def checked(message: Any) -> bytes:
-        try:
-            return cast("bytes", encode(message))
-        except (TypeError, ValueError, AttributeError, IndexError, struct.error) as error:
-            raise EncodeError(f"{cls.__name__}: {error}") from error
+    def make() -> Callable[[Any], bytes]:
+        encode = src.function(f"encode {cls.__name__}")
 
-    return checked
+        def checked(message: Any) -> bytes:
+            try:
+                return cast("bytes", encode(message))
+            except (TypeError, ValueError, AttributeError, IndexError, struct.error) as error:
+                raise EncodeError(f"{cls.__name__}: {error}") from error
+
+        return checked
+
+    return make
 
 
 def _derive(rule: str, code: int, flat: tuple[Flat, ...]) -> str:

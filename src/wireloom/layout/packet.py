@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass
 from enum import IntEnum, IntFlag
+from functools import cached_property
 from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform
 
 from wireloom.errors import EncodeError, InvalidFieldError
@@ -193,8 +194,10 @@ class PacketCodec:
         headers = {tuple(part for part in flat if isinstance(part, Word)) for flat in flats}
         if len(self.forms) < len(headers):
             raise TypeError(f"{cls.__name__}: optional parts must be words of four bytes in total")
-        self.decoders = {n: make_decoder(cls, f, self.keeps_unused) for n, f in self.forms.items()}
-        self._encoders = {
+        self._make_decoders = {
+            n: make_decoder(cls, f, self.keeps_unused) for n, f in self.forms.items()
+        }
+        self._make_encoders = {
             n: make_encoder(cls, cls.code, f, self.keeps_unused) for n, f in self.forms.items()
         }
         long_parts = tuple(part for part in cls.parts if isinstance(part, Optional))
@@ -205,6 +208,14 @@ class PacketCodec:
             n: fields[n].default for n, part in attributes(long_parts) if isinstance(part, Rest)
         }
 
+    @cached_property
+    def _decoders(self) -> Mapping[int, Callable[..., Any]]:
+        return {words: make() for words, make in self._make_decoders.items()}
+
+    @cached_property
+    def _encoders(self) -> Mapping[int, Callable[[Any], bytes]]:
+        return {words: make() for words, make in self._make_encoders.items()}
+
     def decode(
         self, data: bytes, pos: int, end: int, strict: bool = False, words: int | None = None
     ) -> Packet:
@@ -213,7 +224,7 @@ class PacketCodec:
         Raises:
             DecodeError: it is not such a packet.
         """
-        decode = self.decoders[min(self.decoders) if words is None else words]
+        decode = self._decoders[min(self.forms) if words is None else words]
         message = cast("Packet", decode(data, pos, end, strict))
         if (flaw := message.flaw()) is not None:
             raise InvalidFieldError(flaw[1], offset=pos, path=flaw[0])

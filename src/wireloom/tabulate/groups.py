@@ -84,8 +84,12 @@ class FrameGroup:
     def add(self, segment: Segment) -> None:
         """Add a segment."""
         self.segments.append(segment)
-        self.frames += (segment.batch.count if segment.batch is not None else 0) + len(segment.rows)
-        self.size += segment.size + sum(len(row["raw"]) for row in segment.rows)
+        if segment.batch is not None:
+            self.frames += segment.batch.count
+            self.size += segment.size
+        for row in segment.rows:
+            self.frames += 1
+            self.size += len(row["raw"])
 
 
 @dataclass(frozen=True, slots=True)

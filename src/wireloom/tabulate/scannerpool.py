@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
+from wireloom.captures import Stream
 from wireloom.columnar.framing import FrameScanner
+from wireloom.tables import ERRORS
 from wireloom.tabulate.detection import FIRST_LOOK, PREFIX, Detector
 from wireloom.tabulate.groups import Segment
 from wireloom.tabulate.settings import Settings
@@ -30,7 +32,8 @@ class ScannerPool:
         *,
         options: Callable[[str], dict[str, Any]] | None = None,
         is_live: bool = False,
-        is_raw_wanted: bool = True,
+        error_columns: Collection[str] = ERRORS.names,
+        skip: Callable[[Stream], None] | None = None,
     ) -> None:
         """No scanner is lent yet.
 
@@ -40,12 +43,16 @@ class ScannerPool:
             put: takes the segments.
             options: gives a format's options for its scanner; by default those of the settings.
             is_live: whether somebody waits for the first frames.
-            is_raw_wanted: whether the bytes of streams in no known format are wanted; else they are
-                only counted.
+            error_columns: what is wanted of the rows of `errors`. Without ``raw``, bytes of streams
+                in no known format are only counted.
+            skip: told of a stream that turns out to be in no known format, if no rows are wanted:
+                then its bytes need not be given any more.
         """
         self.kernel = kernel
         self.put = put
-        self.is_raw_wanted = is_raw_wanted
+        self.is_row_wanted = bool(error_columns)
+        self.is_raw_wanted = "raw" in error_columns
+        self.skip = None if error_columns else skip
         self.detector = Detector(settings, self.scanner, kernel)
         self.looks = (*_EARLY, FIRST_LOOK, PREFIX) if is_live else (FIRST_LOOK, PREFIX)
         """After how many bytes a stream's format is first decided."""

@@ -172,6 +172,7 @@ class StreamReader:
 
     def gap(self, event: Gap) -> None:
         """A hole."""
+        self._reach(event.offset)
         self._missing += event.length
         self._end = event.offset + event.length
         self._finish(event.offset)
@@ -182,6 +183,7 @@ class StreamReader:
 
     def dropped(self, event: Dropped) -> None:
         """Bytes that were not used for the stream."""
+        self._reach(event.offset)
         self._captured += len(event.data)
         self.state.account.quarantined += len(event.data)
         row = self._row(
@@ -210,8 +212,10 @@ class StreamReader:
         row["frame_length"] = min(event.length, (1 << 31) - 1)
         self._later = [*(self._later or ()), row]
 
-    def end(self) -> None:
-        """The stream has ended."""
+    def end(self, length: int | None = None) -> None:
+        """The stream has ended, after so many bytes; None: after those that came."""
+        if length is not None:
+            self._reach(length)
         self._finish(None)
         if self._later is not None:
             self._tell_later(None)
@@ -238,6 +242,8 @@ class StreamReader:
         self._is_known = is_last or format is not None
         if is_last:
             self._looked += len(data)
+            if format is None and self._looked >= PREFIX and self._scanners.skip is not None:
+                self._scanners.skip(self.stream)
         self.state.format = format
         return self._is_known
 
@@ -412,6 +418,19 @@ class StreamReader:
 
     # --- no known format
 
+    def _reach(self, offset: int) -> None:
+        """Count the bytes up to a place that were skipped, as nobody wants them."""
+        size = offset - self._end
+        if size <= 0:
+            return
+        self._captured += size
+        if not self._passed:
+            self._at = self._end
+        self._end = offset
+        self._passed += size
+        if self._passed >= UNKNOWN_BYTES:
+            self._unknown_rows(b"", self._at)
+
     def _pass(self, event: StreamData) -> None:
         """More bytes of no known format."""
         data, offset = event.data, event.offset
@@ -447,11 +466,13 @@ class StreamReader:
         """Rows of bytes that are given, or of those that were counted."""
         rows, at, state = [], 0, self.state
         left = self._passed or len(data)
+        has_times = self._scanners.is_row_wanted
         while left >= least:
             size = min(left, UNKNOWN_BYTES)
             place = offset + at
             raw = bytes(data) if size == len(data) else bytes(data[at : at + size])
-            row = key_row(state.source, state.name, place, size, known(self._time_at(place)))
+            time = known(self._time_at(place)) if has_times else None
+            row = key_row(state.source, state.name, place, size, time)
             row |= _UNKNOWN
             row["raw"], row["failed_at"] = raw, place
             rows.append(row)
@@ -461,7 +482,7 @@ class StreamReader:
         self._at = offset + at
         self._rest = bytes(data[at:]) if left else b""
         self._passed = left if self._passed else 0
-        if left:
+        if left and has_times:
             # When they were captured is all that has to be known of them.
             time = self._time_at(self._at)
             self._marks = array("q", [] if time is None else [self._at])

@@ -61,7 +61,7 @@ class StreamTable:
         elif isinstance(event, StreamEnd):
             reader = self.reader(event.stream)
             self._undecided -= reader.undecided
-            reader.end()
+            reader.end(event.length)
             del self._streams[event.stream.number]
             self._end(reader.state, event.counts)
         elif isinstance(event, Gap):

@@ -88,16 +88,19 @@ def _tabulate(
     progress: Report | None = None,
     totals: Totals | None = None,
 ) -> Batches:
-    tabulator = Tabulator(settings, workers=workers, totals=totals)
+    rest: list[Source] = []
+    raws: list[Path] = []
+    for source in sources:
+        raw = None if workers < 2 else _raw_path(source, settings)
+        if raw is None:
+            rest.append(source)
+        else:
+            raws.append(raw)
+    capture = Capture(rest, limits=settings.reassembly)
+    tabulator = Tabulator(settings, workers=workers, totals=totals, skip=capture.skip)
     try:
-        rest: list[Source] = []
-        for source in sources:
-            raw = None if workers < 2 else _raw_path(source, settings)
-            if raw is None:
-                rest.append(source)
-            else:
-                yield from _parallel(raw, settings, workers, tabulator, progress)
-        capture = Capture(rest, limits=settings.reassembly)
+        for raw in raws:
+            yield from _parallel(raw, settings, workers, tabulator, progress)
         done = -1
         for events in capture.batches():
             yield from tabulator.feed_all(events)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import local
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from wireloom.arrow.arrays import from_rows
-from wireloom.captures import Damage, Event, LeftOut, StreamData, StreamEnd
+from wireloom.captures import Damage, Event, LeftOut, Stream, StreamData, StreamEnd
 from wireloom.errors import DecodeError
 from wireloom.kernel import load
 from wireloom.tabulate.accounting import Totals, balanced
@@ -44,6 +44,7 @@ class Tabulator:
         workers: int = 1,
         kernel: Any = None,
         totals: Totals | None = None,
+        skip: Callable[[Stream], None] | None = None,
     ) -> None:
         """A tabulator.
 
@@ -52,6 +53,7 @@ class Tabulator:
             workers: threads that decode; 1: none besides the caller's.
             kernel: which kernel to use; None: the compiled one if there is one.
             totals: where to count; its own when left out.
+            skip: told of streams of which no more bytes are needed; see `Capture.skip`.
 
         Raises:
             OptionError: the settings cannot be used.
@@ -66,9 +68,15 @@ class Tabulator:
         self._bytes: object = None  # the buffer that holds the data of the last events
         self._settled = 0  # segments of the group whose bodies are identified
         self._touched: dict[int, StreamReader] = {}
-        is_raw_wanted = "errors" in settings.tables and "raw" in settings.table("errors").names
+        error_columns = settings.table("errors").names if "errors" in settings.tables else ()
         self._streams = StreamTable(
-            lambda put: ScannerPool(settings, self._kernel, put, is_raw_wanted=is_raw_wanted)
+            lambda put: ScannerPool(
+                settings,
+                self._kernel,
+                put,
+                error_columns=error_columns,
+                skip=skip,
+            )
         )
         self._collector = Collector(settings)
         self._pool = _Pool(settings, self._kernel, workers) if workers > 1 else None

@@ -245,7 +245,7 @@ def _parts(max_len_bytes: int) -> tuple[Flat, ...]:
 
 @cache
 def _decoder(max_len_bytes: int) -> Callable[[bytes, int, int, bool], NaisPacket]:
-    return make_decoder(NaisPacket, _parts(max_len_bytes), False)
+    return make_decoder(NaisPacket, _parts(max_len_bytes), False)()
 
 
 def read_packet(

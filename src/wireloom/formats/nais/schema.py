@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -24,7 +23,6 @@ from google.protobuf.message import Message as ProtobufMessage
 from wireloom.errors import EncodeError, OptionError, SourceError
 from wireloom.formats.nais.descriptors import build, not_text, redact, round_floats
 from wireloom.formats.nais.printing import Convert, NotText, converter
-from wireloom.formats.nais.protoc import compile_file, compile_text
 from wireloom.messages import Json
 
 __all__ = ["BUILT_IN", "FIRST_CUSTOM", "CommandId", "NaisType", "Reading", "TypeRegistry"]
@@ -84,6 +82,8 @@ class _Binding(NamedTuple):
 
 @cache
 def _built_in_set() -> bytes:
+    from importlib.resources import files  # late: it brings archives with it
+
     return files(__package__).joinpath("nais.binpb").read_bytes()
 
 
@@ -123,6 +123,8 @@ class TypeRegistry:
         """
         path = Path(path)
         if path.suffix == ".proto":
+            from wireloom.formats.nais.protoc import compile_file  # late: it starts processes
+
             data = compile_file(path, map(Path, include))
         else:
             try:
@@ -139,6 +141,8 @@ class TypeRegistry:
         Raises:
             SourceError: it cannot be compiled; its `line` says where it is wrong.
         """
+        from wireloom.formats.nais.protoc import compile_text
+
         self.load_descriptor_set(compile_text(text, name, map(Path, include)), name=name)
 
     def load_descriptor_set(self, data: bytes, *, name: str = "<descriptor set>") -> None:

@@ -55,6 +55,7 @@ F_DOUBT = cython.declare(cython.int, 64)  # only a bad header told where it is: 
 F_PROBED = cython.declare(cython.int, 128)  # a keep-alive told where it is, and nothing since
 F_UNSURE = cython.declare(cython.int, 256)  # the first checksum is bad; whether others are is open
 F_SYN = cython.declare(cython.int, 512)  # it starts with a SYN, so nothing comes before
+F_UNREAD = cython.declare(cython.int, 1024)  # nobody wants the bytes that are still to come
 
 
 @cython.final

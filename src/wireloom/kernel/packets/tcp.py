@@ -37,6 +37,7 @@ from wireloom.kernel.packets.flowrows import (
     F_RESET,
     F_STARTED,
     F_SYN,
+    F_UNREAD,
     F_UNSURE,
     S_ASIDE,
     S_BAD,
@@ -230,6 +231,11 @@ class Streams:
         """End a flow's stream; see `is_full`."""
         row = self.flows.row(flow)
         self.end(row, flow, why)
+
+    def leave_unread(self, flow: cython.Py_ssize_t) -> None:
+        """Note no more bytes of the stream that a flow has now; all else about it still is."""
+        row = self.flows.row(flow)
+        row[S_FLAGS] |= F_UNREAD
 
     def packet(self, rows, index, flow, data, end, store):
         """One TCP segment or UDP datagram."""
@@ -588,7 +594,8 @@ class Streams:
 
     def append(self, row, flow, at, size, ts):
         """Deliver the next bytes."""
-        self.pieces.put(PIECE_DATA, flow, row[S_STREAM], row[S_NEXT], size, at, ts, 0)
+        if not row[S_FLAGS] & F_UNREAD:
+            self.pieces.put(PIECE_DATA, flow, row[S_STREAM], row[S_NEXT], size, at, ts, 0)
         row[S_NEXT] += size
         row[S_DELIVERED] += size
         row[S_PROGRESS] = ts
