@@ -404,6 +404,8 @@ class StreamReader:
         """Rows that waited for the frames before that place; None: all."""
         rows, self._later = self._later or [], None
         ready = [row for row in rows if offset is None or row["frame_offset"] <= offset]
+        for row in ready:
+            row["format"] = self.state.format  # it may not have been known yet
         if ready:
             self._scanners.put(Segment(self.state, None, None, ready, 0))
         if len(ready) < len(rows):
