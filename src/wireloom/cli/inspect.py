@@ -17,6 +17,7 @@ from wireloom.cli._capture import (
     CaptureOptions,
     looked_at,
     open_messages,
+    is_nothing,
     say_if_empty,
     stream_options,
 )
@@ -123,9 +124,9 @@ def command(
         found = _chosen(every, stream, offset, streams) if is_capture else every
         sections = _sections(capture, islice(found, limit), nested, base)
         shown, failed = _write_page(page, force, sections) if page else _print(sections, colour)
-        is_empty = not offset and not capture.capture.progress.done
-    if is_empty:
-        say_if_empty(0)
+        done, totals = capture.capture.progress.done, capture.totals
+    if not offset and not shown and stream is None and is_nothing(totals):
+        say_if_empty(done, totals=totals)
     elif not shown:
         where = ""
         if stream is not None:
