@@ -15,9 +15,9 @@ import click
 import wireloom
 from wireloom.cli._capture import (
     CaptureOptions,
+    is_nothing,
     looked_at,
     open_messages,
-    is_nothing,
     say_if_empty,
     stream_options,
 )
