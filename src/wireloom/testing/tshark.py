@@ -170,7 +170,7 @@ def compare(path: str | os.PathLike[str], *, timeout_s: float = _TIMEOUT_S) -> I
                 continue  # only directions with data are streams here
             turn = turns[ends] = turns.get(ends, 0) + 1
             own = ours.pop((*ends, turn), None)
-            if own is not None:
+            if own is not None and own.pieces:
                 yield _compared(own, theirs)
             else:
                 (src, src_port), (dst, dst_port) = ends
@@ -185,8 +185,9 @@ def compare(path: str | os.PathLike[str], *, timeout_s: float = _TIMEOUT_S) -> I
 def _streams(path: str | os.PathLike[str]) -> dict[tuple[End, End, int], _Ours]:
     found: dict[tuple[End, End, int], _Ours] = {}
     for event in Capture(path):
-        is_bad = isinstance(event, Dropped) and event.code == "checksum"
-        if not (is_bad or isinstance(event, (StreamData, Gap))) or event.stream.protocol != "tcp":
+        if not isinstance(event, (StreamData, Gap, Dropped)) or event.stream.protocol != "tcp":
+            continue
+        if isinstance(event, Dropped) and event.code != "checksum":
             continue
         stream = event.stream
         src, dst = _address(stream.src), _address(stream.dst)
