@@ -228,7 +228,8 @@ class StreamReader:
     def _decide(self, size: int | None) -> bool:
         """Look at the first bytes; True if that settles the format, even as unknown."""
         is_last = size is None or size >= PREFIX
-        data = self._rest if size is None else memoryview(self._rest)[:size]
+        # A copy: whoever still held a part of the buffer would keep it from growing.
+        data = self._rest if size is None else bytes(memoryview(self._rest)[:size])
         starts = None
         if self._is_udp:
             last = self._at + len(data)
