@@ -74,7 +74,8 @@ FRAMES: Final = _table(
     Column(
         "is_suspect",
         "bool",
-        "a part of it came in a packet whose checksum is bad, where those of others are good",
+        "a part of it came in a packet whose checksum is bad, where those of others are good; "
+        "of a stream's first packet only `errors` tells, since that is known too late",
     ),
     Column("raw", "binary", "the bytes"),
 )

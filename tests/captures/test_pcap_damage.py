@@ -252,6 +252,17 @@ def test_numbers_in_a_payload_are_no_reason_to_give_up_a_record_before_a_jump(re
 
 
 @pytest.mark.parametrize("chunk", [37, 1 << 20])
+def test_a_clock_that_starts_in_1970_and_is_set_costs_no_packet(read, chunk):
+    # Small times, as those of the numbers in the payloads, and too few records for a chain.
+    times = [3, 4, 1_700_000_000, 1_700_000_001, 5, 1_600_000_000, 6, 7]
+    made = [numbered(n, time * 10**9, has_chain=True) for n, time in enumerate(times)]
+    file = traffic.pcap_header() + b"".join(record for record, _ in made)
+    result = read(file, chunk_bytes=chunk)
+    assert payloads_of(result) == [payload for _, payload in made]
+    assert result.damage == []
+
+
+@pytest.mark.parametrize("chunk", [37, 1 << 20])
 def test_a_damaged_length_that_leads_to_numbers_of_another_time_costs_one_packet(read, chunk):
     made = [numbered(n, traffic.START_NS + n * 1000, has_chain=n == 5) for n in range(12)]
     bad = bytearray(made[5][0])

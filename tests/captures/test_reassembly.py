@@ -558,16 +558,43 @@ def test_a_damaged_first_segment_is_told(read, sender, has_syn):
     assert len(stream.data) == 600
 
 
-def test_a_damaged_datagram_is_told(read):
-    packets = []
-    for n in range(6):
-        host = traffic.udp("10.0.0.1", "10.0.0.2", 1, 2, bytes([n]) * 99)
-        data = bytearray(traffic.ethernet(traffic.ip("10.0.0.1", "10.0.0.2", 17, host)))
-        data[60] ^= n == 3
-        packets.append(traffic.Packet(traffic.START_NS + n, bytes(data)))
+@pytest.mark.parametrize("has_syn", [True, False])
+def test_two_damaged_first_segments_are_told(read, sender, has_syn):
+    packets = [sender.syn()] if has_syn else []
+    packets += [sender.at(n * 100, bytes([n]) * 100) for n in range(12)]
+    for n in has_syn, has_syn + 1:
+        packets[n] = damaged(packets[n], 100, 1)
     stream = read(traffic.pcap(packets)).only
+    assert sum(size for _, size in stream.suspects) == 200
+    assert stream.counts.bad_checksums == 2
+    assert len(stream.data) == 1200
+
+
+def datagrams(*, bad: set[int], unchecked: set[int]) -> bytes:
+    """Twelve datagrams of 99 bytes, some damaged, some without a checksum."""
+    packets = []
+    for n in range(12):
+        host = bytearray(traffic.udp("10.0.0.1", "10.0.0.2", 1, 2, bytes([n]) * 99))
+        if n in unchecked:
+            host[6:8] = bytes(2)
+        host[20] ^= n in bad
+        data = traffic.ethernet(traffic.ip("10.0.0.1", "10.0.0.2", 17, bytes(host)))
+        packets.append(traffic.Packet(traffic.START_NS + n, data))
+    return traffic.pcap(packets)
+
+
+@pytest.mark.parametrize("unchecked", [set(), {0}, {5}, {1, 4, 8}])
+def test_a_damaged_datagram_is_told(read, unchecked):
+    stream = read(datagrams(bad={3}, unchecked=unchecked)).only
     assert stream.suspects == [(297, 99)]
     assert stream.counts.bad_checksums == 1
+
+
+@pytest.mark.parametrize("bad", [{0}, {0, 1}])
+def test_damaged_first_datagrams_are_told(read, bad):
+    stream = read(datagrams(bad=bad, unchecked=set())).only
+    assert stream.suspects == [(0, 99 * len(bad))]
+    assert stream.counts.bad_checksums == len(bad)
 
 
 def test_bad_checksums_that_are_normal_are_not_counted(read):

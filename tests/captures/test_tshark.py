@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -177,6 +178,28 @@ def test_captures_that_are_cut_short_are_compared(tmp_path):
     (found,) = tshark.compare(path)
     assert found.size == 200
     assert found.is_same
+
+
+@with_tshark
+def test_a_bad_copy_that_tshark_takes_is_told(tmp_path):
+    talk = Conversation("10.0.0.1:1000", "10.0.0.2:2000", mss=100)
+    start = list(talk.open())
+    parts = [part for n in range(9) for part in talk.send(bytes([n]) * 100)]
+    bad = replace(parts[4], data=parts[4].data[:-1] + b"x")
+    path = _write(tmp_path / "capture", [*start, *parts[:4], bad, *parts[4:]])
+    (found,) = tshark.compare(path)
+    assert (found.size, found.difference, found.is_same) == (900, 499, False)
+    assert found.is_explained
+    assert found.reason == "tshark took a copy with a bad checksum at 499"
+
+
+def test_a_bad_copy_excuses_nothing_else():
+    stream = Stream(1, "tcp a > b #1", "tcp", "x")
+    ours = [(0, b"abcdef", 6)]
+    for theirs, difference in ((b"abXdef", 2), (b"abXdeY", 5), (b"aYXdef", 1)):
+        own = tshark._Ours(stream, ours, 6, 0, [b"bXd" if theirs[1] == 98 else b"Xde"])
+        found = tshark._compared(own, theirs)
+        assert (found.difference, found.is_explained) == (difference, difference == 2)
 
 
 def test_bytes_that_only_tshark_has_are_never_excused(tmp_path):

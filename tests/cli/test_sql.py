@@ -128,6 +128,7 @@ def test_tables_that_were_to_be_written_are_there_without_rows(run: Any, tmp_pat
     query = "select count(*) as n from wide join errors using (source, frame_offset)"
     assert rows(run("sql", lake, query, "--json").stdout) == [{"n": 0}]
     assert "no table 'fields'" in run("tables", lake, "fields", code=1).stderr
+    assert "no table 'error' (is it errors?)" in run("tables", lake, "error", code=1).stderr
 
 
 def test_columns_of_the_same_name_are_all_there(run: Any, lake: Path, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from wireloom.cli._sizes import parse_size, show_size
 from wireloom.cli._statistics import DURATIONS, SIZES, Histogram, Latencies, Rates, Statistics
 from wireloom.cli.stat import show_duration
 from wireloom.formats import get
-from wireloom.generate import Manifest, generate
+from wireloom.generate import Manifest, generate, traffic
 from wireloom.generate.traffic import Conversation, pcap
 from wireloom.tables import arrow_schema, table
 
@@ -93,6 +93,20 @@ def test_damage_before_the_format_is_known_is_no_format_of_its_own(
     shown = run("stat", path, code=1).stdout
     assert "1 × suspect" in shown
     assert "unrecognised" not in shown
+
+
+def test_tunnels_that_are_not_read_are_told(run: Any, tmp_path: Path) -> None:
+    frames = b"".join(get("tibmsg").samples().values())
+    inside = traffic.tcp("10.0.0.1", "10.0.0.2", 4000, 7500, 1, frames)
+    tunnelled = traffic.ethernet(traffic.ip("10.0.0.1", "10.0.0.2", 6, inside))
+    outside = traffic.udp("10.1.0.1", "10.1.0.2", 99, 4789, b"\x08" + bytes(7) + tunnelled)
+    packet = traffic.ethernet(traffic.ip("10.1.0.1", "10.1.0.2", 17, outside))
+    path = tmp_path / "tunnel.pcap"
+    path.write_bytes(pcap([traffic.Packet(traffic.START_NS, packet)]))
+    told = "1 stream of datagrams to the port of vxlan; --tunnels vxlan reads the packets in them"
+    assert told in run("stat", path, code=1).stdout
+    assert told in run("decode", path, code=1).stderr
+    assert "--tunnels" not in run("stat", path, "--tunnels", "vxlan").stdout
 
 
 def test_loss_is_told(run: Any, faulty: tuple[Path, Manifest]) -> None:

@@ -103,7 +103,9 @@ def test_cells_are_cut_on_a_terminal_only(tmp_path: Path, monkeypatch: pytest.Mo
     assert lines[-1].split() == ["x" * 1500, "150"]
 
 
-@pytest.mark.parametrize("suffix", [".json", ".csv", ".txt", ".parquet", ".pcap", ".pcapng", ".gz"])
+@pytest.mark.parametrize(
+    "suffix", [".json", ".csv", ".txt", ".parquet", ".pcap", ".pcapng", ".gz", ".xlsx"]
+)
 def test_frames_do_not_go_into_a_file_that_promises_something_else(
     run: Any, capture: Path, suffix: str
 ) -> None:

@@ -507,3 +507,13 @@ def test_what_is_abandoned_says_nothing_when_it_goes(
     gc.collect()
     assert said == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_columns_that_a_table_has_no_place_for_are_said(
+    run: Any, faulty: tuple[Path, Manifest]
+) -> None:
+    done = run("decode", faulty[0], "--tables", "frames,errors", "--table", code=1)
+    assert "reason" not in done.stdout.splitlines()[0]
+    assert "note: the table lacks columns of later rows: layer, code, reason" in done.stderr
+    done = run("decode", faulty[0], "--tables", "errors", "--table", code=1)
+    assert "lacks" not in done.stderr

@@ -90,6 +90,14 @@ def test_noise_is_no_format():
     assert detector.by_prefix(b"\0") is None
 
 
+def test_words_of_zero_and_one_are_no_format():
+    detector = _detector()
+    for seed in range(300):
+        random = Random(seed)
+        words = (random.randrange(2).to_bytes(2, "big") for _ in range(random.randrange(10, 3000)))
+        assert detector.by_prefix(b"".join(words)) is None, seed
+
+
 def test_ports_beat_detection():
     detector = _detector(ports={7001: "blaze", 80: "nais"})
     assert detector.by_port(5, 7001) == "blaze"

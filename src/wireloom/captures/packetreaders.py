@@ -11,12 +11,29 @@ from wireloom.kernel import Kernel
 
 __all__ = ["packet_reader"]
 
-_MODIFIED = "a modified pcap capture, which cannot be read; editcap -F pcap converts it"
+_CAPTURES = {
+    b"snoop\0\0\0": "a snoop",
+    b"btsnoop\0": "a btsnoop",
+    b"\xa1\xb2\xcd\x34": "a modified pcap",
+    b"\x34\xcd\xb2\xa1": "a modified pcap",
+    b"RTSS": "a Network Monitor",
+    b"GMBU": "a Network Monitor",
+    b"TRSNIFF data": "a Sniffer",
+    b"XCP\0": "a NetXRay",
+    b"\x05VNF": "a Visual Networks",
+}
+_PACKED = {
+    b"\xfd7zXZ\0": ("xz", "xz -d"),
+    b"BZh": ("bzip2", "bzip2 -d"),
+    b"PK\3\4": ("zip", "unzip"),
+    b"\x04\x22\x4d\x18": ("lz4", "lz4 -d"),
+}
 _FOREIGN = {
-    b"snoop\0\0\0": "a snoop capture, which cannot be read; editcap -F pcap converts it",
-    b"\xa1\xb2\xcd\x34": _MODIFIED,
-    b"\x34\xcd\xb2\xa1": _MODIFIED,
-    b"\xfd7zXZ\0": "a file packed with xz, which cannot be read; unpack it with xz -d",
+    magic: f"{kind} capture, which cannot be read; editcap -F pcap converts it"
+    for magic, kind in _CAPTURES.items()
+} | {
+    magic: f"a file packed with {how}, which cannot be read; unpack it with {command}"
+    for magic, (how, command) in _PACKED.items()
 }
 """First bytes of unsupported files that would be taken for raw captures, and what they are."""
 

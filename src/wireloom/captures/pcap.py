@@ -5,9 +5,9 @@ check value, so one is believed only when a record of about the same time follow
 does, either its length or the header behind it is damaged. A chain of good records that starts
 *inside* the record, or where it would end had it been captured whole, proves that its length is;
 otherwise the record is good, and the bytes behind it are skipped up to the next chain. A record of
-quite another time is not skipped: clocks are set, and captures are merged. A chain that starts
-there proves both records; without one, only a chain inside the record that is of its own time can
-prove that its length is damaged, never small numbers in a payload.
+quite another time is not skipped: clocks are set, and captures are merged. A date there proves both
+records, and so does a chain that starts there, where times count from 0; without them, only a chain
+inside the record that is of its own time can prove that its length is damaged.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from wireloom.kernel.packets.records import (
     RECORDS_FOUND,
     RECORDS_JUMP,
     RECORDS_MORE,
+    SMALL_TIME,
 )
 
 __all__ = ["PcapReader", "PcapState", "PcapWriter", "is_pcap"]
@@ -133,6 +134,11 @@ class PcapReader(PacketReader):
         first, second, captured, _ = self._record(pos)
         return second == captured and 0 < captured <= MAX_RECORD and first < 10**9
 
+    def _is_dated(self, pos: int) -> bool:
+        """Whether the header at `pos` has a time that no small number in a payload looks like."""
+        is_good = self._is_record(pos) and not self._is_shifted(pos)
+        return is_good and self._record(pos)[0] >= SMALL_TIME
+
     def _records(self, rows: Any) -> Iterable[Damage]:
         window = self.window
         self._pos = self._kernel.pcap_records(
@@ -223,6 +229,8 @@ class PcapReader(PacketReader):
         start, end = self._bad - base, len(window.data)
         inside = max(0, self._inside - base)
         if self._is_jump and self._inside and self._near < 0:
+            if self._is_dated(inside):
+                return self._jump(rows, start, inside)
             if self._find(rows, inside, inside + 1, inside) == inside:
                 if rows.stop == RECORDS_FOUND:
                     return self._jump(rows, start, inside)

@@ -68,7 +68,7 @@ def problem_lines(totals: Totals) -> Iterator[str]:
 
 
 def left_out_lines(totals: Totals) -> Iterator[str]:
-    """A line about packets that are in no stream, if there are any."""
+    """Lines about packets that are in no stream, and those in tunnels, if there are any."""
     parts = [
         f"{account.packets:,} {LEFT_OUT[kind]} ({account.captured:,} bytes)"
         for kind, account in totals.no_stream.items()
@@ -76,6 +76,9 @@ def left_out_lines(totals: Totals) -> Iterator[str]:
     ]
     if parts:
         yield f"packets in no stream: {'; '.join(parts)}"
+    for tunnel, streams in sorted(totals.tunnels.items()):
+        where = f"{count(streams, 'stream')} of datagrams to the port of {tunnel}"
+        yield f"note: {where}; --tunnels {tunnel} reads the packets in them"
 
 
 class WideNotes:

@@ -22,6 +22,7 @@ from wireloom.formats import get, names
 if TYPE_CHECKING:
     from wireloom.captures import Source
     from wireloom.tabulate import Settings
+    from wireloom.tabulate.accounting import Totals
     from wireloom.tabulate.opening import CaptureReader
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "capture_options",
     "captures_argument",
     "is_capture",
+    "is_nothing",
     "looked_at",
     "make_settings",
     "open_messages",
@@ -304,7 +306,22 @@ def say_unused(
             click.echo(f"note: {name} was not used; it is no option of {listed}", err=True)
 
 
-def say_if_empty(done: int, quiet: bool = False) -> None:
-    """Say that nothing was read: no error, but rarely what somebody wanted."""
-    if not done and not quiet:
+def say_if_empty(done: int, quiet: bool = False, totals: Totals | None = None) -> None:
+    """Say that nothing was read: no error, but rarely what somebody wanted.
+
+    Args:
+        done: bytes of the input.
+        quiet: say nothing.
+        totals: of what was read; a file that is not empty may still have no data in it.
+    """
+    if quiet:
+        return
+    if not done:
         click.echo("the input is empty", err=True)
+    elif totals is not None and is_nothing(totals):
+        click.echo("there is no data in the input", err=True)
+
+
+def is_nothing(totals: Totals) -> bool:
+    """Whether there was no data at all, as in a capture without packets."""
+    return not totals.captured and not totals.errors

@@ -58,8 +58,8 @@ SUFFIXES: Mapping[str, Style] = {
 TABLE_SUFFIXES = (".parquet", ".arrow")
 """Suffixes of a single file with one table, which only some commands write."""
 
-_CAPTURE_SUFFIXES = (".pcap", ".pcapng", ".gz", ".zst")
-"""Suffixes of what is more than frames back to back: packets around them, or compressed."""
+_FRAME_SUFFIXES = (".bin", ".raw", ".dat")
+"""Suffixes of a file of frames back to back, besides the names of the formats."""
 
 JSON_SUFFIXES = tuple(suffix for suffix, style in SUFFIXES.items() if style == "json")
 
@@ -272,9 +272,10 @@ def _style(values: dict[str, Any], default: Style, folder: bool, files: bool) ->
     if path in (values.get("sources") or ()):
         return default  # the command refuses to overwrite its input, which matters more
     known = ", ".join((*SUFFIXES, *(TABLE_SUFFIXES if files else ())))
+    hint = ", or end the name of a folder with /" if folder else ""
     raise click.UsageError(
         f"{escape(path)}: {escape(suffix)} is no suffix that this command writes; there are "
-        f"{known}, or choose with --json, --csv or --table"
+        f"{known}, or choose with --json, --csv or --table{hint}"
     )
 
 
@@ -331,13 +332,13 @@ def refuse_suffix(path: str | None) -> None:
     """Refuse a suffix that promises something else than frames back to back.
 
     Raises:
-        UsageError: it is that of a text, a table or a capture of packets.
+        UsageError: it is neither a usual one nor the name of a format.
     """
     suffix = suffix_of(path)
-    if suffix in (*SUFFIXES, *TABLE_SUFFIXES, *_CAPTURE_SUFFIXES):
+    if suffix and suffix not in _FRAME_SUFFIXES and suffix[1:] not in names():
         raise click.UsageError(
-            f"{escape(str(path))}: this command writes frames back to back, and {suffix} says "
-            "something else; take another suffix, such as .bin"
+            f"{escape(str(path))}: this command writes frames back to back, and {escape(suffix)} "
+            f"says something else; take {', '.join(_FRAME_SUFFIXES)} or the name of a format"
         )
 
 

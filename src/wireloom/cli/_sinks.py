@@ -130,14 +130,19 @@ class TableSink:
     def __init__(self, stream: IO[str], columns: Sequence[str] | None) -> None:
         self._stream = stream
         self._columns = list(columns or ())
-        self._fixed = bool(columns)
+        self._fixed = self._is_chosen = bool(columns)
+        self._late: dict[str, None] = {}
+        """Columns that turned up after the widths were known."""
         self._rows: list[dict[str, str]] = []
         self._widths: list[int] = []
+        self._known: set[str] = set()
 
     def write(self, row: Row) -> None:
         flat = flatten(row)
         if not self._fixed:
             self._columns.extend(name for name in flat if name not in self._columns)
+        elif not self._is_chosen and not flat.keys() <= self._known:
+            self._late |= dict.fromkeys(name for name in flat if name not in self._known)
         self._rows.append(flat)
         if len(self._rows) >= BATCH:
             self.flush()
@@ -149,10 +154,15 @@ class TableSink:
 
     def close(self) -> None:
         self.flush()
+        if self._late:
+            names = clip(", ".join(self._late), MAX_CELL)
+            text = f"note: the table lacks columns of later rows: {names}; --csv has them"
+            click.echo(text, err=True)
 
     def _draw(self) -> None:
-        # Columns that turn up after the first rows are not shown; --csv has them.
+        # Columns that turn up after the first rows have no place any more.
         self._fixed = True
+        self._known = set(self._columns)
         limit = None if is_plain(self._stream) else MAX_CELL
         cells = [[_cut(row.get(c, ""), limit) for c in self._columns] for row in self._rows]
         self._rows.clear()

@@ -136,7 +136,7 @@ def _batches(
             show(now.done)
 
         yield from tabulate(sources, settings, workers=workers, progress=report, totals=totals)
-    say_if_empty(done, quiet)
+    say_if_empty(done, quiet, totals)
 
 
 def write_tables(

@@ -238,7 +238,7 @@ def _from_capture(capture: CaptureReader, quiet: bool) -> Iterator[_Item]:
             yield where, found.record.reason
         else:
             yield where, "text between frames is no message"
-    say_if_empty(capture.capture.progress.done, quiet)
+    say_if_empty(capture.capture.progress.done, quiet, capture.totals)
 
 
 def _from_lines(source: str, data: Iterator[bytes]) -> Iterator[_Item]:

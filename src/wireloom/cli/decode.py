@@ -216,7 +216,7 @@ def _decode_messages(
         # The bytes of streams are summed up when they end, and these have not.
         problems = count(totals.errors, "problem")
         return totals, [f"{count(messages, 'message')}, {problems}; stopped at --limit"]
-    say_if_empty(capture.capture.progress.done, job.quiet)
+    say_if_empty(capture.capture.progress.done, job.quiet, totals)
     say_unused(capture, reading, nested=job.nested, quiet=job.quiet)
     return totals, list(summary_lines(totals, "message"))
 

@@ -10,7 +10,7 @@ import click
 
 from wireloom.cli._capture import say_if_empty
 from wireloom.cli._help import Group, examples
-from wireloom.cli._input import chunks, lines, open_binary
+from wireloom.cli._input import chunks, file_size, lines, open_binary
 from wireloom.cli._options import (
     JSON_SUFFIXES,
     Decorator,
@@ -123,6 +123,7 @@ def check(source: str, errors_only: bool, **how: Any) -> None:
     """
     from wireloom.formats.qform.dictionary import check as check_dictionary
 
+    _say_if_empty(source)
     problems = check_dictionary(source, **how)
     listed = [problem for problem in problems if problem.is_error or not errors_only]
     for problem in listed:
@@ -154,6 +155,7 @@ def convert(source: str, to: str | None, output: str | None, force: bool, **how:
     kind = to or _KINDS.get(suffix_of(output))
     if kind is None:
         raise click.UsageError("say what to make: --to cfile, json or csv")
+    _say_if_empty(source)
     dictionary = _load(source, **how)
     if kind == "cfile":
         from wireloom.formats.qform.dictionary import to_cfile
@@ -168,6 +170,11 @@ def convert(source: str, to: str | None, output: str | None, force: bool, **how:
                 sink.write(_row(entry))
     forms = len(dictionary.forms)
     click.echo(f"{len(dictionary) - forms} fields, {forms} forms", err=True)
+
+
+def _say_if_empty(source: str) -> None:
+    if file_size(source) == 0:
+        say_if_empty(0)
 
 
 def _load(source: str, **how: Any) -> Dictionary:

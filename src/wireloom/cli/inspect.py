@@ -15,6 +15,7 @@ import click
 import wireloom
 from wireloom.cli._capture import (
     CaptureOptions,
+    is_nothing,
     looked_at,
     open_messages,
     say_if_empty,
@@ -123,9 +124,9 @@ def command(
         found = _chosen(every, stream, offset, streams) if is_capture else every
         sections = _sections(capture, islice(found, limit), nested, base)
         shown, failed = _write_page(page, force, sections) if page else _print(sections, colour)
-        is_empty = not offset and not capture.capture.progress.done
-    if is_empty:
-        say_if_empty(0)
+        done, totals = capture.capture.progress.done, capture.totals
+    if not offset and not shown and stream is None and is_nothing(totals):
+        say_if_empty(done, totals=totals)
     elif not shown:
         where = ""
         if stream is not None:

@@ -57,6 +57,7 @@ def check(files: tuple[str, ...], paths: tuple[str, ...]) -> None:
             failed = True
             click.echo(escape(str(error)))
         else:
+            say_if_empty(os.path.getsize(file))
             counts = f"{len(model.nclasses)} classes, {len(model.enums)} enums"
             click.echo(f"{escape(file)}: {counts}, nothing wrong", err=True)
     if failed:

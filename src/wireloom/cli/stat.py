@@ -102,7 +102,7 @@ def _report(found: Statistics, names: Sequence[str]) -> Iterator[str]:
     yield _headline(found, names)
     yield ""
     yield from _formats(found.totals)
-    if found.totals.left_out:
+    if found.totals.left_out or found.totals.tunnels:
         yield ""
     yield from left_out_lines(found.totals)
     if found.types:

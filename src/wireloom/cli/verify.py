@@ -49,8 +49,9 @@ def command(files: tuple[Path, ...], verbose: bool, tshark: bool) -> None:
     failure, and so is a line that cannot be read.
 
     With --tshark each line is a TCP stream. tshark gives up a hole once it is acknowledged, even
-    if the missing bytes come later, and never before; where that is the first difference, it is
-    noted and does not count as a failure.
+    if the missing bytes come later, and never before; and it takes the first copy of a segment,
+    even if its checksum is bad. Where nothing else is different, that is noted and does not count
+    as a failure.
     """
     if total_size([str(file) for file in files]) == 0:
         say_if_empty(0)
@@ -107,7 +108,7 @@ def _compare(files: tuple[Path, ...], verbose: bool) -> None:
             else:
                 failed += 1
                 click.echo(f"FAIL {where}: {clip(found.reason, 200)}")
-    notes = f", {noted} different by tshark's rule about holes" if noted else ""
+    notes = f", {noted} different by tshark's own rules" if noted else ""
     click.echo(f"{count(same, 'stream')} the same{notes}, {failed} failed")
     if failed:
         raise click.exceptions.Exit(1)

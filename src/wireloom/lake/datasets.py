@@ -15,6 +15,7 @@ from wireloom.errors import LakeError
 from wireloom.lake.lake import Lake
 from wireloom.lake.layout import TIME_COLUMNS
 from wireloom.lake.writing import file_schema
+from wireloom.spelling import hint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +40,8 @@ def schema_of(lake: Lake, table: str) -> pa.Schema:
         schema = file_schema(pa.schema([(name, arrow_type(type)) for name, type in typed]))
     else:
         known = ", ".join(lake.tables) or "none"
-        raise LakeError(f"no table {table!r}; there are: {known}", path=str(lake.path))
+        near = hint(table, lake.tables)
+        raise LakeError(f"no table {table!r}{near}; there are: {known}", path=str(lake.path))
     return schema.append(pa.field("date", pa.date32())) if _has_days(table) else schema
 
 

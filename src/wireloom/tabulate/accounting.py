@@ -6,6 +6,7 @@ summed up in `Totals`, by format and in all.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -32,6 +33,10 @@ COUNTS: Final = (
 NO_STREAM: Final = "no stream: "
 """How the column `stream` of rows of `accounting` begins that are of bytes in no stream. Their kind
 follows: that of a `wireloom.captures.LeftOut`, or ``damaged`` for what could not be read."""
+
+_TUNNELS: Final = {"4789": "vxlan", "6081": "geneve", "2152": "gtp"}
+"""The tunnels that are read on request, by UDP port."""
+_TO_PORT = re.compile(r"udp .*:(\d+) #")
 
 
 @dataclass(slots=True)
@@ -144,6 +149,8 @@ class Totals(Account):
     """Bytes of captures that belong to no stream because they could not be read."""
     no_stream: dict[str, Account] = field(default_factory=dict)
     """The accounts of bytes in no stream, by kind; see `NO_STREAM`."""
+    tunnels: dict[str, int] = field(default_factory=dict)
+    """Streams to the ports of tunnels, so that packets in them were not read, by tunnel."""
     rows: dict[str, int] = field(default_factory=dict)
     """Rows given out, by table."""
     formats: dict[str | None, Account] = field(default_factory=dict)
@@ -161,6 +168,9 @@ class Totals(Account):
                 self.no_stream.setdefault(kind, Account()).add([row])
             else:
                 by_format.setdefault(row["format"], []).append(row)
+                to = _TO_PORT.match(row["stream"])
+                if to and (tunnel := _TUNNELS.get(to[1])):
+                    self.tunnels[tunnel] = self.tunnels.get(tunnel, 0) + 1
         for format, own in by_format.items():
             for account in (self, self._of(format)):
                 account.streams += len(own)

@@ -9,8 +9,8 @@ Most captures are mostly something else, so a chance match must not be enough:
 * A format with a magic is found by it.
 * Any other one must find frames that it is sure of (`Format.detect`) in half of all bytes: lengths
   inside that agree, nothing left over, no unused bits. Frames that are merely in the right place
-  count between two such frames, and what a frame claims beyond the bytes that were looked at does
-  not.
+  count between two such frames, though not if those are short and often interrupted, and what a
+  frame claims beyond the bytes that were looked at does not.
 * Among other bytes, a few of the shortest frames prove nothing.
 * Datagrams are looked at one by one: frames must fill them.
 """
@@ -44,6 +44,9 @@ MOST_DATAGRAMS: Final = 16
 """Datagrams that are looked at."""
 _SHORT: Final = 16
 """Frames of fewer bytes may well be small numbers and zeros of something else."""
+
+_RUN: Final = 4
+"""Of such frames, more than so many must follow each other to prove those between them."""
 
 _PRINTABLE: Final = bytes([9, 10, 13, *range(32, 127)])
 
@@ -198,6 +201,7 @@ def _proof(format: Format, data: bytes, found: Survey) -> tuple[int, int]:
     sure: list[int] = []
     likely: list[int] = []
     between: list[int] = []  # likely ones behind a sure one: the next sure one proves them
+    held: list[int] = []  # those that it proved
     follows, reached = False, 0
     for start, length in asked:
         trust = format.detect(data[start : start + length])
@@ -205,10 +209,14 @@ def _proof(format: Format, data: bytes, found: Survey) -> tuple[int, int]:
             likely, between, follows = [*likely, *between], [], False
         reached = start + length
         if trust >= MAGIC:
-            sure, between, follows = [*sure, *between, length], [], True
+            sure, held, between, follows = [*sure, length], [*held, *between], [], True
         elif trust >= SURE:
             (between if follows else likely).append(length)
     likely += between
+    if max(sure, default=0) < _SHORT and len(sure) <= _RUN * len(found.problems):
+        likely += held
+    else:
+        sure += held
     is_whole = not found.problems and not found.texts and not found.cut
     number = len(sure) + len(likely)
     if format.has_text and (sure or is_whole or number >= _SURE_FRAMES):

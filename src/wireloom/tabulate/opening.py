@@ -31,7 +31,7 @@ from wireloom.framing import Frame, Problem, Record, Text
 from wireloom.kernel import load
 from wireloom.messages import Message
 from wireloom.nesting import Nested, Unreadable, nested_with
-from wireloom.spelling import missing
+from wireloom.spelling import hint, missing
 from wireloom.tabulate.accounting import Totals, balanced
 from wireloom.tabulate.groups import FrameGroup, Segment
 from wireloom.tabulate.scannerpool import ScannerPool
@@ -378,7 +378,8 @@ def _check(options: Mapping[str, Any]) -> None:
             if option.name == own
         ]
         if not declared:
-            raise OptionError(f"no format has the option {name!r}")
+            near = hint(own, [option.name for each in map(get, names()) for option in each.options])
+            raise OptionError(f"no format has the option {name!r}{near}")
         if all(option.choices and value not in option.choices for option in declared):
             known = sorted({choice for option in declared for choice in option.choices})
             raise OptionError(f"{name} must be one of {', '.join(known)}, not {value!r}")

@@ -232,7 +232,8 @@ class StreamReader:
     def _decide(self, size: int | None) -> bool:
         """Look at the first bytes; True if that settles the format, even as unknown."""
         is_last = size is None or size >= PREFIX
-        data = self._rest if size is None else memoryview(self._rest)[:size]
+        # A copy: whoever still held a part of the buffer would keep it from growing.
+        data = self._rest if size is None else bytes(memoryview(self._rest)[:size])
         starts = None
         if self._is_udp:
             last = self._at + len(data)
@@ -410,6 +411,8 @@ class StreamReader:
         """Rows that waited for the frames before that place; None: all."""
         rows, self._later = self._later or [], None
         ready = [row for row in rows if offset is None or row["frame_offset"] <= offset]
+        for row in ready:
+            row["format"] = self.state.format  # it may not have been known yet
         if ready:
             self._scanners.put(Segment(self.state, None, None, ready, 0))
         if len(ready) < len(rows):

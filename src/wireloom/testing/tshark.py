@@ -3,8 +3,9 @@
 ``tshark -z follow,tcp,raw,N`` reassembles connections by rules of its own. Where bytes were never
 captured it writes a text in their place, so holes can be compared, too. It gives up a hole as soon
 as the receiver has acknowledged it, so a segment that was only captured late is lost, and never
-before, so a one-way capture ends at its first hole. Streams that differ only in this are not equal,
-but `Comparison.is_explained`: every byte that tshark has is compared.
+before, so a one-way capture ends at its first hole. It takes the first copy of a segment, even if
+its checksum is bad and that of the next copy is good. Streams that differ only in this are not
+equal, but `Comparison.is_explained`: every byte that tshark has is compared.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from wireloom.captures import Capture, Gap, Stream, StreamData
+from wireloom.captures import Capture, Dropped, Gap, Stream, StreamData
 from wireloom.errors import OptionError, SourceError
 
 __all__ = ["Comparison", "Followed", "compare", "follow", "is_installed", "parse"]
@@ -64,7 +65,7 @@ class Comparison:
     reason: str = ""
     """What is different."""
     is_explained: bool = False
-    """Whether that follows from tshark's rule about holes, so nobody needs to investigate it."""
+    """Whether that follows from tshark's own rules, so nobody needs to investigate it."""
 
     @property
     def is_same(self) -> bool:
@@ -78,6 +79,8 @@ class _Ours:
     pieces: list[Piece] = field(default_factory=list)
     size: int = 0
     gap: int = 0
+    replaced: list[bytes] = field(default_factory=list)
+    """Payloads with bad checksums, of which there was a good copy."""
 
 
 def is_installed() -> bool:
@@ -167,7 +170,7 @@ def compare(path: str | os.PathLike[str], *, timeout_s: float = _TIMEOUT_S) -> I
                 continue  # only directions with data are streams here
             turn = turns[ends] = turns.get(ends, 0) + 1
             own = ours.pop((*ends, turn), None)
-            if own is not None:
+            if own is not None and own.pieces:
                 yield _compared(own, theirs)
             else:
                 (src, src_port), (dst, dst_port) = ends
@@ -182,13 +185,17 @@ def compare(path: str | os.PathLike[str], *, timeout_s: float = _TIMEOUT_S) -> I
 def _streams(path: str | os.PathLike[str]) -> dict[tuple[End, End, int], _Ours]:
     found: dict[tuple[End, End, int], _Ours] = {}
     for event in Capture(path):
-        if not isinstance(event, (StreamData, Gap)) or event.stream.protocol != "tcp":
+        if not isinstance(event, (StreamData, Gap, Dropped)) or event.stream.protocol != "tcp":
+            continue
+        if isinstance(event, Dropped) and event.code != "checksum":
             continue
         stream = event.stream
         src, dst = _address(stream.src), _address(stream.dst)
         key = ((src, stream.src_port), (dst, stream.dst_port), stream.turn)
         own = found.setdefault(key, _Ours(stream))
-        if isinstance(event, Gap):
+        if isinstance(event, Dropped):
+            own.replaced.append(event.data)
+        elif isinstance(event, Gap):
             own.gap += event.length
             own.pieces.append((event.offset, None, event.length))
         else:
@@ -212,7 +219,11 @@ def _compared(own: _Ours, theirs: bytes) -> Comparison:
     found = list(_pieces(theirs))
     end = sum(size for _, _, size in found)
     name, difference, reason = own.stream.name, -1, ""
-    for offset, data, size in found:
+    for offset, raw, size in found:
+        data = raw if raw is None else _with_good_copies(own, offset, raw)
+        if raw is not None and data is not None and data != raw and difference < 0:
+            difference = offset + _first_difference(data, raw)
+            reason = f"tshark took a copy with a bad checksum at {difference}"
         for at, ours, length in _between(own.pieces, offset, offset + size):
             if data is None and ours is None:
                 continue
@@ -244,6 +255,24 @@ def _compared(own: _Ours, theirs: bytes) -> Comparison:
             difference = end
             reason = f"tshark did not get beyond a hole at {end} that nobody acknowledged"
     return Comparison(name, own.size, own.gap, difference, reason, bool(reason))
+
+
+def _with_good_copies(own: _Ours, offset: int, theirs: bytes) -> bytes:
+    """What tshark has at an offset, with our copies of segments in place of those with errors."""
+    if not own.replaced:
+        return theirs
+    mine = bytearray(len(theirs))
+    for at, ours, length in _between(own.pieces, offset, offset + len(theirs)):
+        if ours is not None:
+            mine[at - offset : at - offset + length] = ours
+    data = bytearray(theirs)
+    for bad in own.replaced:
+        at = theirs.find(bad)
+        while at >= 0 and mine[at : at + len(bad)] == bad:
+            at = theirs.find(bad, at + 1)
+        if at >= 0:
+            data[at : at + len(bad)] = mine[at : at + len(bad)]
+    return bytes(data)
 
 
 def _length(own: _Ours) -> int:

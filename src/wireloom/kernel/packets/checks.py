@@ -10,7 +10,7 @@ __all__ = ["CHECK_BAD", "CHECK_GOOD", "CHECK_LEFT"]
 
 CHECK_BAD = cython.declare(cython.int, 0)
 CHECK_GOOD = cython.declare(cython.int, 1)
-"""It is right, or too little was captured to check it."""
+"""It is right, or there is none, or too little was captured to check it."""
 CHECK_LEFT = cython.declare(cython.int, 2)
 """Wrong because of a network card: it joined segments, or the sum was left for it to fill in."""
 
@@ -48,6 +48,8 @@ def segment_check(rows, index, data, end, store):
         return CHECK_GOOD
     # Linux leaves the sum of the addresses and the length there for the card to complete.
     found = be16(data, pos + (6 if is_udp else 16), end)
+    if is_udp and found == 0 and u8(data, net, end) >> 4 == 4:
+        return CHECK_GOOD  # RFC 768: the sender made none, which says nothing about the others
     if is_joined or found == 0 or found == folded(pseudo):
         return CHECK_LEFT
     return CHECK_BAD

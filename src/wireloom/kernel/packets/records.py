@@ -26,6 +26,7 @@ __all__ = [
     "RECORDS_JUMP",
     "RECORDS_MORE",
     "RECORDS_PACKET",
+    "SMALL_TIME",
     "Interfaces",
     "find_block",
     "find_record",
@@ -65,7 +66,7 @@ _CHAIN = cython.declare(cython.int, 4)
 """Good records in a row that end a search."""
 _APART = cython.declare(cython.longlong, 4194304)
 """Seconds, 48 days, between two records in a row that make them suspect."""
-_SMALL = cython.declare(cython.longlong, 16777216)
+SMALL_TIME = cython.declare(cython.longlong, 16777216)
 """Seconds; a time below this, in 1970, may just be a small number in a payload."""
 _MICRO = cython.declare(cython.uint, 0xA1B2C3D4)
 _NANO = cython.declare(cython.uint, 0xA1B23C4D)
@@ -260,7 +261,7 @@ def find_record(
                     # The file ends with a record, or in a header. Where it ends in a packet, any
                     # length would fit, so fewer records prove nothing.
                     if (count >= 1 and at == end) or (
-                        count >= 2 and at < end and seconds >= _SMALL
+                        count >= 2 and at < end and seconds >= SMALL_TIME
                     ):
                         if single >= 0:
                             count = -1

@@ -25,7 +25,8 @@ cdef class Streams:
     cdef bint is_usual(self, long long* row) noexcept nogil
     cdef void believe(self, long long* row, Py_ssize_t flow) noexcept nogil
     cdef void suspect(self, long long* row, Py_ssize_t flow, long long ahead, Py_ssize_t at, long long size, long long ts, const unsigned char* data, Py_ssize_t end) noexcept nogil
-    cdef void judge(self, long long* row, Py_ssize_t flow, int check, long long ts) noexcept nogil
+    cdef void first_bad(self, long long* row, long long offset, long long size) noexcept nogil
+    cdef void judge(self, long long* row, Py_ssize_t flow, long long offset, long long size, int check) noexcept nogil
     cdef void tell(self, long long* row, Py_ssize_t flow, long long offset, long long size, long long ts) noexcept nogil
     cdef void displace(self, long long* row, Py_ssize_t flow, long long offset, long long stop) noexcept nogil
     cdef void discard(self, long long* row, Py_ssize_t flow, Py_ssize_t node) noexcept nogil

@@ -294,7 +294,8 @@ class Streams:
                 # It probed a window: its byte is one of the stream's.
                 row[S_FIRST] = seq
         if row[S_FLAGS] & F_UNSURE and size and size == total:
-            self.judge(row, flow, segment_check(rows, index, data, end, store), ts)
+            check = segment_check(rows, index, data, end, store)
+            self.judge(row, flow, (seq - row[S_FIRST]) & SEQ_MASK, size, check)
         if row[S_FLAGS] & F_DOUBT and total and not is_first:
             row[S_FLAGS] &= ~F_DOUBT
             if (
@@ -366,10 +367,7 @@ class Streams:
                 if check == CHECK_GOOD:
                     row[S_FLAGS] |= F_CHECKED
                 elif check == CHECK_BAD:
-                    row[S_FLAGS] |= F_UNSURE
-                    row[S_BAD] = 1
-                    row[S_OLD] = row[S_NEXT] + ahead
-                    row[S_OLD_END] = row[S_OLD] + size
+                    self.first_bad(row, row[S_NEXT] + ahead, size)
                     if is_first or ahead:
                         self.forget(row, flow)
                         self.doubt(row, seq + total)
@@ -395,6 +393,10 @@ class Streams:
             self.start(row, flow, ts)
             if check == CHECK_GOOD and size:
                 row[S_FLAGS] |= F_CHECKED
+            elif check == CHECK_BAD:
+                self.first_bad(row, 0, size)
+        elif row[S_FLAGS] & F_UNSURE and size:
+            self.judge(row, flow, row[S_NEXT], size, check)
         row[S_PACKETS] += 1
         row[S_CAPTURED] += size
         if row[S_FLAGS] & F_CHECKED:
@@ -509,13 +511,22 @@ class Streams:
         self.held.hold(row, row[S_NEXT] + ahead, at, size, 0, 1, ts, data, end)
         self.keep_limits(row, flow, ts)
 
-    def judge(self, row, flow, check, ts):
+    def first_bad(self, row, offset, size):
+        """Note a first segment with a bad checksum: the next ones tell what that means."""
+        row[S_FLAGS] |= F_UNSURE
+        row[S_BAD] = 1
+        row[S_OLD] = offset
+        row[S_OLD_END] = offset + size
+
+    def judge(self, row, flow, offset, size, check):
         """After a first segment with a bad checksum: whether those of others are good."""
         if check == CHECK_GOOD:
             row[S_FLAGS] |= F_CHECKED
-            self.tell(row, flow, row[S_OLD], row[S_OLD_END] - row[S_OLD], ts)
+            self.tell(row, flow, row[S_OLD], row[S_OLD_END] - row[S_OLD], row[S_PROGRESS])
         else:
             row[S_BAD] += 1
+            if offset == row[S_OLD_END]:
+                row[S_OLD_END] += size
         if check != CHECK_BAD or row[S_BAD] > _FEW:
             row[S_FLAGS] &= ~F_UNSURE
 
