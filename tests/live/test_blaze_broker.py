@@ -20,6 +20,7 @@ from wireloom.formats.blaze import (
     EventType,
     Heartbeat,
     SubscriptionEvent,
+    SubscriptionResponse,
     SubscriptionStop,
     SubscriptionStopResponse,
     TestRequest,
@@ -98,6 +99,21 @@ async def test_a_client_is_let_in_with_its_heartbeat_or_the_nearest_one() -> Non
             async with await Raw.open(broker) as raw:
                 raw.send(ConnectionRequest(hbtsec=wanted))
                 await raw.expect(ConnectionResponse, conres=result, errcod=code, agrhbt=agreed)
+
+
+@live
+async def test_the_end_of_a_subscription_that_is_told_late_leaves_the_next_one_alone() -> None:
+    async with serving() as broker, await Raw.connect(broker) as raw:
+        (peer,) = broker.sessions
+        first, second = (raw.subscription(303, sbsmod=3) for _ in range(2))
+        # In one turn of the event loop: timers, which tell of the end, have not run.
+        peer.received(first.encode() + SubscriptionStop(sbsrid=1).encode())
+        peer.received(second.encode())
+        await raw.expect(SubscriptionResponse, sbresl=1, sbsrid=1)
+        await raw.expect(SubscriptionStopResponse, sbresl=1, sbsrid=1)
+        await raw.expect(SubscriptionResponse, sbresl=1, sbsrid=2)
+        await raw.ask(value=ping(1))
+        await raw.event(sbsrid=2)
 
 
 @live

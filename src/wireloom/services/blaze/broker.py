@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Self
 
@@ -28,7 +28,7 @@ from wireloom.services._shell.logs import get_log
 from wireloom.services._shell.tap import Tap
 from wireloom.services._shell.tasks import Tasks
 from wireloom.services.blaze.fanout import Fanout
-from wireloom.services.blaze.hooks import Filter, Handler, Hooks, load_hooks
+from wireloom.services.blaze.hooks import Filter, Handler, Hooks, HookThreads, load_hooks
 from wireloom.services.blaze.metrics import BrokerMetrics
 from wireloom.services.blaze.peer import BlazePeer
 from wireloom.services.blaze.settings import BrokerSettings
@@ -85,19 +85,23 @@ class Broker:
         self.handlers: dict[int, Handler]
         self.filters: dict[int, Filter]
         self.handlers, self.filters = hooks.by_id(self.model)
-        self.threads = ThreadPoolExecutor(
-            max(1, settings.transactions.handler_threads), "wireloom-hooks"
-        )
+        self.threads = HookThreads(max(1, settings.transactions.handler_threads))
         self._tls = settings.tls.context()
         tap = Tap(settings.tap, "blaze") if settings.tap.folder is not None else None
-        spare = settings.limits.max_connections + _SPARE_CONNECTIONS
-        self.hub = Hub("blaze", replace(settings.limits, max_connections=spare), tap)
+        limits = settings.limits
+        spare = replace(
+            limits,
+            max_connections=limits.max_connections + _SPARE_CONNECTIONS,
+            max_connections_per_address=limits.max_connections_per_address + _SPARE_CONNECTIONS,
+        )
+        self.hub = Hub("blaze", spare, tap)
         self.metrics = BrokerMetrics(self, self.hub.registry)
         self.fanout = Fanout(self.metrics)
         self.sessions: dict[BlazePeer, None] = {}
         """All connections."""
         self.members: set[BlazePeer] = set()
         """Those that were let in, or are being decided on."""
+        self._by_host: Counter[str] = Counter()
         self.address = settings.listen
         """Where clients connect; the real one when it serves."""
         self.is_draining = False
@@ -247,16 +251,31 @@ class Broker:
         """Why a client is not let in; None: it is, and counted from now on."""
         if self.is_draining:
             return RefusalCode.SERVER_IS_GOING_DOWN
-        if len(self.members) >= self.settings.limits.max_connections:
-            self.hub.metrics.refused.labels("max_connections").inc()
+        limits, host = self.settings.limits, peer.remote.host
+        full = ""
+        if len(self.members) >= limits.max_connections:
+            full = "max_connections"
+        elif self._by_host[host] >= limits.max_connections_per_address:
+            full = "max_connections_per_address"
+        if full:
+            self.hub.metrics.refused.labels(full).inc()
             return RefusalCode.TOO_MANY_CONNECTIONS
         self.members.add(peer)
+        self._by_host[host] += 1
         return None
+
+    def leave(self, peer: BlazePeer) -> None:
+        """A client is not counted any more; its connection may have last words."""
+        if peer in self.members:
+            self.members.remove(peer)
+            self._by_host[peer.remote.host] -= 1
+            if not self._by_host[peer.remote.host]:
+                del self._by_host[peer.remote.host]
 
     def forget(self, peer: BlazePeer) -> None:
         """A connection has ended."""
         self.sessions.pop(peer, None)
-        self.members.discard(peer)
+        self.leave(peer)
         self.metrics.oddities.update(peer.session.counts)
         self.metrics.events += peer.session.events_sent
 
