@@ -239,6 +239,12 @@ def test_without_a_connection_a_transaction_is_not_sent_and_says_so() -> None:
             await client.insert(TRUCK(truck_id=1), timeout=0.05)
         results = await client.insert_many([TRUCK(truck_id=1)], timeout=0.05)
         assert [(r.is_sent, r.is_ok) for r in results] == [(False, False)]
+        async with asyncio.timeout(20):  # they wait together, not one after the other
+            results = await client.insert_many(
+                [TRUCK(truck_id=i) for i in range(1, 501)], timeout=0.1
+            )
+        assert not any(r.is_sent for r in results)
+        assert len(results) == 500
         await broker.start()
         await client.insert(TRUCK(truck_id=1))
         assert client.counts["failed_attempts"] >= 1

@@ -214,7 +214,8 @@ def load(
 
     Columns are fields: name, home.x or home_x, temps[0] or temps_0; an empty cell is left out. Rows
     that are no object of the class, or that the broker refuses, are counted and written to a file,
-    and the exit status is 1.
+    and the exit status is 1. A lost connection is made again; if that takes longer than --timeout,
+    loading ends there.
     """
     from time import monotonic
 
@@ -241,6 +242,11 @@ def load(
         if totals.unknown:
             told += f", {totals.unknown} were lost on the way and may or may not be there"
         click.echo(f"{told}: {escape(totals.rejects)}", err=True)
+        if totals.is_cut:
+            told = (
+                f"no connection within {target.timeout:g} s; rows after {totals.rows} were not read"
+            )
+            click.echo(told, err=True)
         raise click.exceptions.Exit(1)
 
 

@@ -252,21 +252,25 @@ class Client(Link):
         """Send many transactions without waiting for each; gives their results in order.
 
         What fails does not raise: look at `Result.is_ok`, or call `Result.check`. When the
-        connection is lost for good, the results of what was not sent say so.
+        connection is lost for good, or for `timeout`, the results of what was not sent say so.
 
         Raises:
             EncodeError: an object cannot be written; those before it were sent.
         """
         batch = _Batch(self._result)
         send = partial(self._send_some, batch, action, encoding, wants_result, timeout)
+        is_gone = False
         try:
             if isinstance(objects, AsyncIterable):
                 async for obj in objects:
-                    send(await self._room(timeout), (obj,))
+                    connection = await self._room(timeout, is_gone)
+                    is_gone = connection is None
+                    send(connection, (obj,))
             else:
                 waiting = iter(objects)
                 while True:
-                    connection = await self._room(timeout)
+                    connection = await self._room(timeout, is_gone)
+                    is_gone = connection is None
                     room = 1 if connection is None else min(connection.room, _PORTION)
                     if not (some := list(islice(waiting, room))):
                         break
@@ -276,8 +280,15 @@ class Client(Link):
             batch.cancel()
         return batch.results
 
-    async def _room(self, limit: float | None) -> Connection | None:
-        """The connection, when it has room for a transaction; None when there will be none."""
+    async def _room(self, limit: float | None, is_gone: bool) -> Connection | None:
+        """The connection, when it has room for a transaction; None when there will be none.
+
+        Args:
+            limit: how long to wait for it.
+            is_gone: that there was none in time for the last object; the next does not wait again.
+        """
+        if is_gone and self._connection is None:
+            return None
         try:
             return await self._ready(limit)
         except ConnectionClosed:

@@ -46,7 +46,16 @@ from wireloom.formats.blaze.nclass import NClassValue
 from wireloom.formats.blaze.session.events import TxId
 from wireloom.services._shell.addresses import Address
 
-__all__ = ["Caller", "Done", "HookThreads", "Hooks", "Intent", "Refused", "Transaction", "load_hooks"]
+__all__ = [
+    "Caller",
+    "Done",
+    "HookThreads",
+    "Hooks",
+    "Intent",
+    "Refused",
+    "Transaction",
+    "load_hooks",
+]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -234,7 +243,7 @@ class HookThreads(Executor):
             self._work.put(None)
 
 
-class _Ended(Exception):  # noqa: N818 - what a hook raised is in it
+class _Ended(Exception):
     """A hook has raised what ends a program or a task; it ends the hook and nothing else."""
 
     def __init__(self, error: BaseException) -> None:
