@@ -249,6 +249,19 @@ async def test_what_cannot_be_done_is_refused_and_the_connection_goes_on(
 
 
 @live
+async def test_whether_the_store_is_up_is_known_within_seconds() -> None:
+    store = MemoryStore(MODEL)
+    async with serving(store=store) as broker:
+        assert broker.is_ready
+        store.is_up = False
+        async with asyncio.timeout(8):
+            await until(lambda: not broker.is_ready)
+        store.is_up = True
+        async with asyncio.timeout(8):
+            await until(lambda: broker.is_ready)
+
+
+@live
 async def test_ids_that_fly_or_were_answered_are_refused_and_the_first_is_untouched() -> None:
     store = MemoryStore(MODEL)
     async with serving(store=store) as broker, await Raw.connect(broker) as raw:

@@ -196,7 +196,9 @@ def test_a_config_is_checked_with_line_numbers_and_the_command_line_wins(tmp_pat
     check = ["serve", "blaze", "--config", str(config), "--check-config"]
     found = CliRunner().invoke(wireloom, check)
     assert (found.exit_code, found.output) == (0, f"{config}: it is well formed\n")
-    config.with_name("old.toml").write_text(f'{model}\nstore = "sqlite://"\ndialect = 2017\n[subscriptions]\noverflow = "CONFLATE"\n')
+    config.with_name("old.toml").write_text(
+        f'{model}\nstore = "sqlite://"\ndialect = 2017\n[subscriptions]\noverflow = "CONFLATE"\n'
+    )
     old = [*check[:3], str(config.with_name("old.toml")), check[-1]]
     assert CliRunner().invoke(wireloom, old).exit_code == 0  # as a number, as help shows it
     for text, message in (

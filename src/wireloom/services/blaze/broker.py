@@ -42,8 +42,8 @@ _SPARE_CONNECTIONS = 256
 """Beyond the limit: so many at a time are told that there are too many, instead of nothing."""
 
 _TAP_FLUSH_S = 0.5
-_STATUS_S = 10.0
-"""How old the store's figures in the metrics may be."""
+_STATUS_S = 1.0
+"""How old the store's figures in the metrics, and what ``/readyz`` says, may be."""
 
 _DRAIN_SHARE = 0.7
 """Part of the time for draining in which transactions may end; the rest is for the last words."""

@@ -23,7 +23,7 @@ from functools import partial
 from itertools import groupby, islice
 from typing import Any, Self, TypeVar, overload
 
-from wireloom.errors import ConnectionClosed, OptionError, WireloomError
+from wireloom.errors import ConnectionClosed, EncodeError, OptionError, WireloomError
 from wireloom.formats.blaze.body import encode_nclass, encode_plain, make_delta
 from wireloom.formats.blaze.classes import ModelObject, classes_of
 from wireloom.formats.blaze.codes import (
@@ -211,8 +211,11 @@ class Client(Link):
             OutcomeUnknown: no answer has come in time, or the connection was lost.
             ConnectionClosed: there is no connection, and it was not sent.
             EncodeError: the object cannot be written.
+            TypeError: it is no object of a model's class.
             StateError: the dialect has no such request.
         """
+        if obj is None and type is TransactionType.NCLASS:
+            raise EncodeError("an object of a model's class is needed, not None")
         nclsid, body = self._encoded(obj, encoding)
         connection = await self._ready(timeout)
         landed: asyncio.Future[TransactionFinished] = asyncio.get_running_loop().create_future()
@@ -481,7 +484,7 @@ def _layout_of(obj: object) -> ClassLayout:
     if type(obj) is NClassValue:
         return obj.layout
     if not isinstance(obj, (ModelObject, NClassValue)):
-        what = getattr(obj, "__name__", type(obj).__name__)
+        what = f"the class {obj.__name__}" if isinstance(obj, type) else type(obj).__name__
         raise TypeError(f"an object of a model's class is needed, not {what}")
     return obj.layout
 
