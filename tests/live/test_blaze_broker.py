@@ -10,8 +10,10 @@ import pytest
 from oracles.blaze_peers import MODEL, Raw, live, ping, serving, settings, truck, until
 from oracles.memory_store import MemoryStore
 
+from wireloom.errors import OptionError
 from wireloom.formats.blaze import (
     Action,
+    BlazeCode,
     BlazePacket,
     ConnectionRequest,
     ConnectionResponse,
@@ -259,6 +261,27 @@ async def test_whether_the_store_is_up_is_known_within_seconds() -> None:
         store.is_up = True
         async with asyncio.timeout(8):
             await until(lambda: broker.is_ready)
+
+
+@live
+async def test_a_program_ends_subscriptions_with_the_reason() -> None:
+    async with (
+        serving() as broker,
+        await Raw.connect(broker) as first,
+        await Raw.connect(broker) as second,
+    ):
+        for raw in (first, second):
+            await raw.subscribe(303, sbsmod=3)
+        stop = broker.stop_subscriptions
+        assert stop("PING", BlazeCode.UNAUTHORIZED, connid=first.connid) == 1
+        await first.event(sevttp=STOP, blzcod=10)
+        assert (await first.subscribe(303, sbsmod=3)).sbresl == 1
+        assert stop(303) == 2
+        for raw in (first, second):
+            await raw.event(sevttp=STOP, blzcod=0)
+        assert stop("PING") == stop("TRUCK") == 0
+        with pytest.raises(OptionError, match="no class 'CAR'"):
+            stop("CAR")
 
 
 @live

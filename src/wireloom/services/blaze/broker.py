@@ -19,8 +19,9 @@ from typing import Any, Self
 from prometheus_client import CollectorRegistry
 from starlette.routing import BaseRoute
 
+from wireloom.errors import OptionError, SourceError
 from wireloom.formats.blaze.blz import load_blz
-from wireloom.formats.blaze.codes import RefusalCode
+from wireloom.formats.blaze.codes import BlazeCode, RefusalCode
 from wireloom.formats.blaze.dialects import get_dialect
 from wireloom.formats.blaze.model import Model
 from wireloom.services._shell.connections import Hub
@@ -152,13 +153,16 @@ class Broker:
         from wireloom.services.blaze.store import open_store
 
         settings = self.settings
-        return await open_store(
-            settings.store,
-            self.model,
-            first_index=get_dialect(settings.dialect).first_index_of(self.model),
-            settings=settings.storage.settings(),
-            policy=settings.policy.policy(),
-        )
+        try:
+            return await open_store(
+                settings.store,
+                self.model,
+                first_index=get_dialect(settings.dialect).first_index_of(self.model),
+                settings=settings.storage.settings(),
+                policy=settings.policy.policy(),
+            )
+        except SourceError as error:  # of a model, whose file the store does not know
+            raise SourceError(error.reason, file=str(settings.model)) from error
 
     async def drain(self) -> None:
         """Refuse who comes, let transactions end, say DSCOND 4 to all."""
@@ -226,6 +230,35 @@ class Broker:
         }
 
     # -- in a program of one's own
+
+    def stop_subscriptions(
+        self,
+        nclass: str | int,
+        code: BlazeCode = BlazeCode.NO_ERROR,
+        *,
+        connid: int | None = None,
+    ) -> int:
+        """End subscriptions to a class, each with a STOP event; gives how many.
+
+        Args:
+            nclass: name or id of the class.
+            code: why: UNAUTHORIZED for who may see it no longer, for instance.
+            connid: of the connection whose subscription is meant; None: all.
+
+        Raises:
+            OptionError: the model has no such class.
+        """
+        found = self.model.nclass(nclass)
+        if found is None:
+            raise OptionError(f"the model has no class {nclass!r}")
+        peers = [
+            peer
+            for peer in self.fanout.subscribers(found.id)
+            if connid is None or peer.session.connid == connid
+        ]
+        for peer in peers:
+            peer.stop_subscription(found.id, code)
+        return len(peers)
 
     async def __aenter__(self) -> Self:
         self._own = Tasks()
