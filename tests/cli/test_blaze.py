@@ -178,6 +178,17 @@ def test_a_subscription_as_json_lines(run: Run, broker: Broker, here: list[str])
     assert "UNAUTHORIZED (10)" in run("blaze", "sub", "TRUCK", *here, code=1).stderr
 
 
+def test_where_a_download_has_no_end_the_command_says_so(run: Run, tmp_path: Path) -> None:
+    model = tmp_path / "fleet.blz"
+    model.write_text(FLEET)
+    with broker_in_a_thread(dialect="2019") as broker:
+        here = ["--model", model, "--dialect", "2019", "--at", f"127.0.0.1:{broker.port}"]
+        run("blaze", "tx", "ins", "TRUCK", "truck_id=1", *here)
+        done = run("blaze", "sub", "TRUCK", "--past", "--limit", "1", *here)
+        assert "do not say when that is all" in done.stderr
+        assert json.loads(done.stdout)["object"] == {"truck_id": 1}
+
+
 def test_the_table_shows_what_changed_last_on_top() -> None:
     nclass = MODEL.nclass("TRUCK")
     assert nclass is not None

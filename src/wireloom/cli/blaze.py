@@ -157,7 +157,10 @@ def sub(
     """
     from wireloom.cli._blazesub import JsonLines, LiveTable, Shown, follow
     from wireloom.formats.blaze.codes import FlowType, SubscriptionMode, SubscriptionType
+    from wireloom.formats.blaze.session.behaviour import behaviour_of
 
+    if mode == "PAST" and not behaviour_of(target.dialect).has_download_end:
+        click.echo("brokers of this dialect do not say when that is all: end it yourself", err=True)
     layout = _layout(model, paths, nclass)
     shown: Shown = JsonLines()
     if not is_json and sys.stdout.isatty():
