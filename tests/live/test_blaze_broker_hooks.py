@@ -274,6 +274,9 @@ def test_hooks_come_from_a_module_or_a_file(tmp_path: Path) -> None:
     path.write_text("hooks = 5\n")
     with pytest.raises(OptionError, match="no Hooks called"):
         load_hooks(str(path))
+    path.write_text("raise SystemExit(3)\n")
+    with pytest.raises(OptionError, match="SystemExit: 3"):
+        load_hooks(str(path))
     with pytest.raises(OptionError, match="No module named"):
         load_hooks("no_such_module_at_all")
     hooks = Hooks()

@@ -32,10 +32,11 @@ import inspect
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar
 
@@ -235,10 +236,11 @@ class HookThreads(Executor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Call nothing new; what runs is not waited for."""
-        while cancel_futures and not self._work.empty():
-            item = self._work.get()
-            if item is not None:
-                item[0].cancel()
+        with suppress(Empty):
+            while cancel_futures:
+                item = self._work.get_nowait()
+                if item is not None:
+                    item[0].cancel()
         for _ in range(self._started):
             self._work.put(None)
 
