@@ -106,6 +106,8 @@ def test_a_class_is_reset_without_an_object(run: Run, here: list[str]) -> None:
         (["ins", "TRUCK"], '{"nope":1}', 1, "no such field (in object 1.nope)"),
         (["ins", "TRUCK", "truck_id=1", "--dialect", "2018"], None, 2, "no dialect"),
         (["ins", "TRUCK", "truck_id=1", "--key", "fleet.blz"], None, 2, "--cert"),
+        (["ins", "TRUCK"], "", 0, "there are no objects"),
+        (["ins", "TRUCK"], "\n", 0, "there are no objects"),
     ],
 )
 def test_what_is_wrong_is_said(
@@ -127,6 +129,8 @@ def test_nobody_there(run: Run, side: str, tmp_path: Path) -> None:
     here[-1] = side  # it answers, but not in Blaze
     told = run("blaze", "sub", "TRUCK", *here, "--timeout", "5", code=1).stderr
     assert told.startswith(f"Error: {side}: ")
+    told = run("blaze", "sub", "TRUCK", *here, "--tls", code=1).stderr
+    assert told == f"Error: {side}: what answers does not speak TLS\n"
     for address in ("127.0.0.1", ":1", "x:y", "x:0", "x:70000"):
         done = run("blaze", "sub", "TRUCK", "--model", model, "--at", address, code=2)
         assert "is not HOST:PORT" in done.stderr
@@ -174,6 +178,17 @@ def test_a_subscription_as_json_lines(run: Run, broker: Broker, here: list[str])
     assert "UNAUTHORIZED (10)" in run("blaze", "sub", "TRUCK", *here, code=1).stderr
 
 
+def test_where_a_download_has_no_end_the_command_says_so(run: Run, tmp_path: Path) -> None:
+    model = tmp_path / "fleet.blz"
+    model.write_text(FLEET)
+    with broker_in_a_thread(dialect="2019") as broker:
+        here = ["--model", model, "--dialect", "2019", "--at", f"127.0.0.1:{broker.port}"]
+        run("blaze", "tx", "ins", "TRUCK", "truck_id=1", *here)
+        done = run("blaze", "sub", "TRUCK", "--past", "--limit", "1", *here)
+        assert "do not say when that is all" in done.stderr
+        assert json.loads(done.stdout)["object"] == {"truck_id": 1}
+
+
 def test_the_table_shows_what_changed_last_on_top() -> None:
     nclass = MODEL.nclass("TRUCK")
     assert nclass is not None
@@ -198,6 +213,9 @@ def test_the_table_shows_what_changed_last_on_top() -> None:
     assert "DEL" in rows[0]
     assert "\\x1b[31m5" in rows[1]
     assert "\x1b[31m" not in text
+    table.connected(False)
+    console.print(table.picture())
+    assert "(no connection)" in console.export_text()
 
 
 def test_a_csv_file_is_loaded_and_what_is_not_taken_is_written_down(
@@ -245,6 +263,41 @@ def test_a_file_that_cannot_be_read_says_where(
     Path("no.parquet").write_bytes(b"truck_id")
     done = run("blaze", "load", "no.parquet", "TRUCK", *here, code=1)
     assert "Error: no.parquet: it is no Parquet file" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "told"),
+    [
+        ("truck_id,truck_id\n1,2", 1, "there are two columns for it (in truck_id)"),
+        ("truck_id,home.x,home_x\n1,2,3", 1, "there are two columns for it (in home_x)"),
+        ("truck_id,\n1,", 1, "column 2 has no name"),
+        ("name\nx", 0, "no column for truck_id, which is in the key: it is empty\n1 of 1 rows"),
+        ("truck_id,name\n,x\n5,y", 1, "1 of 2 rows loaded"),
+    ],
+)
+def test_columns_are_clear_and_keys_are_whole(
+    run: Run, here: list[str], text: str, status: int, told: str
+) -> None:
+    Path("trucks.csv").write_text(text)
+    assert told in run("blaze", "load", "trucks.csv", "TRUCK", *here, code=status).stderr
+    if "5,y" in text:
+        reject = json.loads(Path("trucks.csv.rejects.jsonl").read_text())
+        assert reject["reason"] == "a part of the key is empty (in truck_id)"
+
+
+def test_loading_ends_where_the_broker_is_gone(run: Run, broker: Broker, here: list[str]) -> None:
+    broker.after_bytes = lambda: 1000
+    broker.refuse_from = 2
+    Path("trucks.csv").write_text("truck_id\n" + "\n".join(map(str, range(1, 9001))))
+    done = run("blaze", "load", "trucks.csv", "TRUCK", "--timeout", "2", *here, code=1)
+    assert "the connection is lost; trying again" in done.stderr
+    assert "no connection within 2 s; rows after 4096 were not read" in done.stderr
+    rejects = [json.loads(s) for s in Path("trucks.csv.rejects.jsonl").read_text().splitlines()]
+    assert {each["reason"] for each in rejects} == {
+        "not sent",
+        "not known: TRANSACTION_LOST (204)",
+    }
+    assert f"{4096 - len(rejects)} of 4096 rows loaded" in done.stderr
 
 
 def test_a_parquet_file_is_loaded(

@@ -10,8 +10,10 @@ import pytest
 from oracles.blaze_peers import MODEL, Raw, live, ping, serving, settings, truck, until
 from oracles.memory_store import MemoryStore
 
+from wireloom.errors import OptionError
 from wireloom.formats.blaze import (
     Action,
+    BlazeCode,
     BlazePacket,
     ConnectionRequest,
     ConnectionResponse,
@@ -20,6 +22,7 @@ from wireloom.formats.blaze import (
     EventType,
     Heartbeat,
     SubscriptionEvent,
+    SubscriptionResponse,
     SubscriptionStop,
     SubscriptionStopResponse,
     TestRequest,
@@ -98,6 +101,21 @@ async def test_a_client_is_let_in_with_its_heartbeat_or_the_nearest_one() -> Non
             async with await Raw.open(broker) as raw:
                 raw.send(ConnectionRequest(hbtsec=wanted))
                 await raw.expect(ConnectionResponse, conres=result, errcod=code, agrhbt=agreed)
+
+
+@live
+async def test_the_end_of_a_subscription_that_is_told_late_leaves_the_next_one_alone() -> None:
+    async with serving() as broker, await Raw.connect(broker) as raw:
+        (peer,) = broker.sessions
+        first, second = (raw.subscription(303, sbsmod=3) for _ in range(2))
+        # In one turn of the event loop: timers, which tell of the end, have not run.
+        peer.received(first.encode() + SubscriptionStop(sbsrid=1).encode())
+        peer.received(second.encode())
+        await raw.expect(SubscriptionResponse, sbresl=1, sbsrid=1)
+        await raw.expect(SubscriptionStopResponse, sbresl=1, sbsrid=1)
+        await raw.expect(SubscriptionResponse, sbresl=1, sbsrid=2)
+        await raw.ask(value=ping(1))
+        await raw.event(sbsrid=2)
 
 
 @live
@@ -230,6 +248,40 @@ async def test_what_cannot_be_done_is_refused_and_the_connection_goes_on(
             raw.send(raw.request(prid=1, **fields))
             await raw.expect(TransactionResponse, txresl=2, blzcod=code)
         assert (await raw.ask(prid=2)).txresl == 1
+
+
+@live
+async def test_whether_the_store_is_up_is_known_within_seconds() -> None:
+    store = MemoryStore(MODEL)
+    async with serving(store=store) as broker:
+        assert broker.is_ready
+        store.is_up = False
+        async with asyncio.timeout(8):
+            await until(lambda: not broker.is_ready)
+        store.is_up = True
+        async with asyncio.timeout(8):
+            await until(lambda: broker.is_ready)
+
+
+@live
+async def test_a_program_ends_subscriptions_with_the_reason() -> None:
+    async with (
+        serving() as broker,
+        await Raw.connect(broker) as first,
+        await Raw.connect(broker) as second,
+    ):
+        for raw in (first, second):
+            await raw.subscribe(303, sbsmod=3)
+        stop = broker.stop_subscriptions
+        assert stop("PING", BlazeCode.UNAUTHORIZED, connid=first.connid) == 1
+        await first.event(sevttp=STOP, blzcod=10)
+        assert (await first.subscribe(303, sbsmod=3)).sbresl == 1
+        assert stop(303) == 2
+        for raw in (first, second):
+            await raw.event(sevttp=STOP, blzcod=0)
+        assert stop("PING") == stop("TRUCK") == 0
+        with pytest.raises(OptionError, match="no class 'CAR'"):
+            stop("CAR")
 
 
 @live

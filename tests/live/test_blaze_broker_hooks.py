@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from oracles.blaze_peers import MODEL, Raw, live, serving, settings, truck, until
+from oracles.blaze_peers import MODEL, Raw, live, ping, serving, settings, truck, until
+from oracles.blaze_program import Program
 
 from wireloom.errors import OptionError
 from wireloom.formats.blaze import (
@@ -84,6 +85,75 @@ async def test_a_handler_that_blocks_holds_up_nobody_else_and_fails_in_time() ->
         assert not returned, "it still blocks"
         ended.set()
         assert not await broker.store.rows(302, (0, 0), 10)
+
+
+ENDS = [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), StopIteration()]
+
+
+@pytest.mark.parametrize("error", ENDS, ids=repr)
+@live
+async def test_a_hook_that_ends_programs_or_tasks_ends_only_itself(error: BaseException) -> None:
+    hooks, welcome = Hooks(), [True]
+
+    def fail() -> None:
+        raise error
+
+    @hooks.transaction("TRUCK")
+    async def soon(tx: Transaction) -> None:
+        fail()
+
+    @hooks.transaction("PING")
+    def handle(tx: Transaction) -> None:
+        if tx.object.read("n") == 1:
+            fail()
+
+    @hooks.authorise
+    async def may(caller: Caller, intent: Intent) -> None:
+        if intent.verb == "SUBSCRIBE" and intent.nclass == "TRUCK":
+            fail()
+
+    @hooks.connection
+    def let_in(caller: Caller) -> None:
+        if not welcome[0]:
+            fail()
+
+    @hooks.events("PING")
+    def sees(caller: Caller, action: Action, value: Any) -> None:
+        fail()
+
+    async with serving(hooks=hooks) as broker, await Raw.connect(broker) as raw:
+        for value in (truck(1), ping(1)):
+            assert (await raw.ask(value=value)).blzcod == 4
+        assert (await raw.subscribe(302)).blzcod == 4
+        assert (await raw.subscribe(303, sbsmod=3)).sbresl == 1
+        assert (await raw.ask(value=ping(2))).txresl == 1
+        welcome[0] = False
+        async with await Raw.open(broker) as other:
+            other.send(ConnectionRequest())
+            await other.expect(ConnectionResponse, conres=3, errcod=2)
+        assert broker.metrics.handler_failures == {
+            "transaction": 2,
+            "authorise": 1,
+            "events": 1,
+            "connection": 1,
+        }
+
+
+def test_a_handler_that_never_returns_does_not_keep_the_broker_running(tmp_path: Path) -> None:
+    (tmp_path / "hooks.py").write_text(
+        "import time\nfrom wireloom.services.blaze import Hooks\nhooks = Hooks()\n"
+        "@hooks.transaction('PING')\ndef handle(tx):\n    time.sleep(60)\n"
+    )
+    options = ("--handlers", str(tmp_path / "hooks.py"), "--tx-s", "0.2", "--drain-s", "1")
+    with Program.start(tmp_path, "sqlite://", *options) as program:
+
+        @live
+        async def ask() -> None:
+            async with await Raw.connect(program.address) as raw:
+                assert (await raw.ask(value=ping(1))).blzcod == 203
+
+        ask()
+        assert program.terminate() == 0
 
 
 @live
@@ -203,6 +273,9 @@ def test_hooks_come_from_a_module_or_a_file(tmp_path: Path) -> None:
     assert isinstance(load_hooks(str(path)), Hooks)
     path.write_text("hooks = 5\n")
     with pytest.raises(OptionError, match="no Hooks called"):
+        load_hooks(str(path))
+    path.write_text("raise SystemExit(3)\n")
+    with pytest.raises(OptionError, match="SystemExit: 3"):
         load_hooks(str(path))
     with pytest.raises(OptionError, match="No module named"):
         load_hooks("no_such_module_at_all")

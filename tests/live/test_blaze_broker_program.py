@@ -196,9 +196,11 @@ def test_a_config_is_checked_with_line_numbers_and_the_command_line_wins(tmp_pat
     check = ["serve", "blaze", "--config", str(config), "--check-config"]
     found = CliRunner().invoke(wireloom, check)
     assert (found.exit_code, found.output) == (0, f"{config}: it is well formed\n")
-    config.with_name("old.toml").write_text(f'{model}\nstore = "sqlite://"\ndialect = 2017\n')
+    config.with_name("old.toml").write_text(
+        f'{model}\nstore = "sqlite://"\ndialect = 2017\n[subscriptions]\noverflow = "CONFLATE"\n'
+    )
     old = [*check[:3], str(config.with_name("old.toml")), check[-1]]
-    assert CliRunner().invoke(wireloom, old).exit_code == 0  # as a number, too
+    assert CliRunner().invoke(wireloom, old).exit_code == 0  # as a number, as help shows it
     for text, message in (
         ("[subscriptions]\nwindow = -1\n", "bad.toml:2: "),
         (
@@ -242,6 +244,8 @@ def test_a_config_is_checked_with_line_numbers_and_the_command_line_wins(tmp_pat
 def test_what_cannot_be_served_is_said_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "fleet.blz").write_text(FLEET)
     model = ["--model", str(tmp_path / "fleet.blz")]
+    keyless = tmp_path / "keyless.blz"
+    keyless.write_text("nclass A\n{\n@id 5\nint_32 x\n@persistent\n}\n")
     for options, message in (
         ([*model, "--store", "mongodb://x"], "mongodb"),
         (
@@ -250,6 +254,8 @@ def test_what_cannot_be_served_is_said_in_one_line(tmp_path: Path) -> None:
         ),
         (["--model", str(tmp_path / "none.blz"), "--store", "sqlite://"], "none.blz"),
         ([*model, "--store", "sqlite://", "--handlers", "no_such_module"], "no_such_module"),
+        (["--model", str(keyless), "--store", "sqlite://"], "keyless.blz: class A is persistent"),
+        ([*model, "--store", "sqlite://", "--log-level", "loud"], "not one of debug, info, "),
     ):
         done = subprocess.run(
             [sys.executable, "-m", "wireloom.cli", "serve", "blaze", *options],

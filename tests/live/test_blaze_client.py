@@ -121,7 +121,7 @@ def test_values_and_requests_without_an_object_can_be_sent_too() -> None:
         assert names(broker) == {1: "raw"}
         with pytest.raises(TransactionRefused, match="REQUEST_UNSUPPORTED"):
             await client.transact(Action.RST, type=TransactionType.SYSTEM)
-        with pytest.raises(EncodeError):
+        with pytest.raises(EncodeError, match="is needed, not None"):
             await client.transact(Action.RST)  # NCLASS needs an object
 
     on_broker(test)
@@ -239,6 +239,12 @@ def test_without_a_connection_a_transaction_is_not_sent_and_says_so() -> None:
             await client.insert(TRUCK(truck_id=1), timeout=0.05)
         results = await client.insert_many([TRUCK(truck_id=1)], timeout=0.05)
         assert [(r.is_sent, r.is_ok) for r in results] == [(False, False)]
+        async with asyncio.timeout(20):  # they wait together, not one after the other
+            results = await client.insert_many(
+                [TRUCK(truck_id=i) for i in range(1, 501)], timeout=0.1
+            )
+        assert not any(r.is_sent for r in results)
+        assert len(results) == 500
         await broker.start()
         await client.insert(TRUCK(truck_id=1))
         assert client.counts["failed_attempts"] >= 1
@@ -432,7 +438,11 @@ def test_an_error_inside_leaves_at_once() -> None:
 
 def test_what_is_no_object_cannot_be_sent() -> None:
     async def test(broker: Broker, client: Client) -> None:
-        for wrong, name in (({"truck_id": 1}, "dict"), ("x", "str"), (TRUCK, "TRUCK")):
+        for wrong, name in (
+            ({"truck_id": 1}, "dict"),
+            ("x", "str"),
+            (TRUCK, "the class TRUCK"),
+        ):
             with pytest.raises(TypeError, match=f"is needed, not {name}"):
                 await client.insert(wrong)
         with pytest.raises(TypeError, match="is needed, not dict"):

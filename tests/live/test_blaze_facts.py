@@ -112,6 +112,47 @@ def test_beyond_the_limit_one_is_refused_until_another_leaves(tmp_path: Path) ->
             raise AssertionError("nobody is let in any more")
 
 
+def test_beyond_the_limit_of_an_address_one_is_told_too(tmp_path: Path) -> None:
+    with start(tmp_path, "--limits-max-connections-per-address", "1") as program:
+        with Words.connect(program.address), Words(program.address) as second:
+            second.conreq()
+            assert second.refused() == (3, 5)
+        with Words.connect(program.address):
+            pass
+
+
+def test_what_is_sent_behind_a_request_waits_for_its_answer(fresh: str) -> None:
+    request = struct.pack(">2I", 0x04830000, 30 << 24)
+    point = nclass(field(1, i32(1)))
+    for connid, guess in ((1, 1), (2, 1)):
+        tail = (guess, 1, 46, 2 << 28 | 301, guess)
+        with Words(fresh) as words:
+            words.send(request + struct.pack(">9I", 0x06460000, 0x42000000, 0, 0, *tail) + point)
+            assert words.packet() == (4, (FINE | 30 << 16, connid), None)
+            if connid == guess:
+                assert words.packet().words == (OK, 0, 0, connid, 1)
+            else:
+                assert words.disconnected() == 8
+    for size in (1, 16):
+        with Words(fresh) as words:
+            for at in range(0, 16, size):
+                words.send((request * 2)[at : at + size])
+            assert words.packet().words[0] == FINE | 30 << 16
+            assert words.refused() == (3, 7)
+
+
+def test_a_subscription_may_be_stopped_in_the_segment_that_asks_for_it(broker: str) -> None:
+    with Words.connect(broker) as words:
+        subscribe = struct.pack(">5I", 0x05480000, 0x13110000, 2 << 28 | 303, words.connid, 1)
+        words.send(subscribe + struct.pack(">2I", 0x048C0000, 1))
+        assert words.packet() == (9, (FINE, 1, 1), None)
+        assert words.packet() == (13, (FINE, 1), None)
+        words.subscribe(nclsid=303, mode=3)
+        assert words.packet() == (9, (FINE, 1, 2), None)
+        assert words.code(INS, nclass(field(1, u32(1))), nclsid=303) == 0
+        assert kind_of(words.event()) == (1, INS)
+
+
 FIRST = {
     "TSTREQ": (1, 0, 7),
     "HRTBET": (2, 0, 7),
@@ -246,7 +287,7 @@ def test_a_request_may_be_in_one_segment_with_the_end_of_its_connection(tmp_path
             assert words.disconnected() == 1
         with Words.connect(program.address), Words(program.address) as second:
             second.send(struct.pack(">2I", 0x04830000, 0) + garbage)
-            assert second.disconnected() == 8
+            assert second.refused() == (3, 5)  # what is behind the request is not looked at
         assert program.terminate() == 0
         assert '"level": "error"' not in program.log.read_text()
 

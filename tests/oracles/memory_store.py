@@ -36,6 +36,7 @@ class MemoryStore(Store):
         self.policy = Policy()
         self.is_held = False
         """Nothing is committed until `release`."""
+        self.is_up = True
         self.images: dict[int, dict[Any, tuple[Stamp, bool, NClassValue]]] = {}
         self._first_index = first_index
         self._waiting: deque[tuple[Write, Done]] = deque()
@@ -207,7 +208,7 @@ class MemoryStore(Store):
             for _, is_deleted, _value in table.values():
                 (deleted if is_deleted else rows)[nclass.name] += 1
         return StoreStatus(
-            True, "", rows, deleted, self.pending, 0, self._writes, 0, 0.0, 0, 0.0, 0.0, 0, 0
+            self.is_up, "", rows, deleted, self.pending, 0, self._writes, 0, 0.0, 0, 0.0, 0.0, 0, 0
         )
 
     async def close(self) -> None:

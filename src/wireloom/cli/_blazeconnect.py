@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -23,8 +24,18 @@ if TYPE_CHECKING:
     from wireloom.formats.blaze.model import Model, NClass
     from wireloom.services.blaze import Client
 
-__all__ = ["Target", "address", "broker_options", "class_of", "host_port", "model_option"]
+__all__ = [
+    "Target",
+    "address",
+    "broker_options",
+    "class_of",
+    "host_port",
+    "model_option",
+    "note_connection",
+]
 
+_WATCH_S = 0.5
+"""A connection that is made again sooner is not worth a word."""
 _FILE = click.Path(exists=True, dir_okay=False)
 
 
@@ -40,8 +51,18 @@ class Target:
     tls: ssl.SSLContext | None
 
     @asynccontextmanager
-    async def client(self, model: Model | None, **options: Any) -> AsyncIterator[Client]:
+    async def client(
+        self,
+        model: Model | None,
+        told: Callable[[bool], None] | None = None,
+        **options: Any,
+    ) -> AsyncIterator[Client]:
         """A client that is connected to it.
+
+        Args:
+            model: of the objects.
+            told: called with False when the connection is lost, with True when there is another.
+            options: of `Client.connect`.
 
         Raises:
             ClickException: it cannot be; with the broker's address.
@@ -62,6 +83,9 @@ class Target:
             await client.__aenter__()
         async with AsyncExitStack() as stack:
             stack.push_async_exit(client)
+            if told is not None:
+                watch = asyncio.get_running_loop().create_task(_watch(client, told))
+                stack.callback(watch.cancel)
             yield client
 
     @contextmanager
@@ -78,8 +102,25 @@ class Target:
             raise click.ClickException(escape(f"{self.host}:{self.port}: {told}")) from error
 
 
+def note_connection(is_connected: bool) -> None:
+    """Say what became of the connection."""
+    told = "connected again" if is_connected else "the connection is lost; trying again"
+    click.echo(told, err=True)
+
+
+async def _watch(client: Client, told: Callable[[bool], None]) -> None:
+    was_connected = True
+    while True:
+        await asyncio.sleep(_WATCH_S)
+        if client.is_connected is not was_connected:
+            was_connected = not was_connected
+            told(was_connected)
+
+
 def _reason(error: OSError) -> str:
     """Why there is no connection: asyncio says it in its own words, and of all addresses."""
+    if getattr(error, "reason", "") == "WRONG_VERSION_NUMBER":
+        return "what answers does not speak TLS"
     numbers = {int(number) for number in re.findall(r"\[Errno (\d+)\] Connect call", str(error))}
     return ", ".join(map(os.strerror, sorted(numbers))) or error.strerror or str(error)
 

@@ -8,10 +8,12 @@ import csv
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from wireloom.cli._blazeconnect import note_connection
 from wireloom.cli._blazetx import outcome
 from wireloom.cli._blazevalues import Columns
 from wireloom.cli._flat import json_line
@@ -42,6 +44,8 @@ class Loaded:
     updated: int = 0
     """Of those: objects that were there before."""
     rejected: int = 0
+    is_cut: bool = False
+    """The broker was gone: rows behind these were not read."""
     unknown: int = 0
     """Rows whose fate is not known, because the connection was lost."""
     rejects: str | None = None
@@ -170,6 +174,7 @@ class _Load:
                 results[i] = update
         for (number, row), result in zip(rows, results, strict=True):
             self._count(number, row, result)
+        self.totals.is_cut = not all(result.is_sent for result in results)
 
     def _count(self, number: int, row: dict[str, Any], result: Result) -> None:
         if result.is_ok:
@@ -209,16 +214,15 @@ def load(
         work = _Load(layout, is_upsert, _Rejects(path, force, source, stack))
         rows = read(source, show)
         columns = Columns(layout, next(rows))
+        for name in columns.missing:
+            click.echo(f"no column for {name}, which is in the key: it is empty", err=True)
 
         async def run() -> None:
-            async with target.client(layout.model, max_flying=max_flying) as client:
-                chunk: list[Row] = []
-                for row in rows:
-                    chunk.append(row)
-                    if len(chunk) == _AT_ONCE:
-                        await work.send(client, chunk, columns)
-                        chunk = []
-                await work.send(client, chunk, columns)
+            async with target.client(
+                layout.model, note_connection, max_flying=max_flying
+            ) as client:
+                while not work.totals.is_cut and (chunk := list(islice(rows, _AT_ONCE))):
+                    await work.send(client, chunk, columns)
 
         asyncio.run(run())
         if work.totals.rejected or work.totals.unknown:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
+from wireloom.cli._blazeconnect import note_connection
 from wireloom.cli._flat import flatten, json_line
 from wireloom.view import clip
 
@@ -35,6 +36,10 @@ class Shown(Protocol):
         """Take an event."""
         ...
 
+    def connected(self, is_connected: bool) -> None:
+        """The connection is lost, or there again."""
+        ...
+
     def __enter__(self) -> Shown: ...
 
     def __exit__(self, *exc: object) -> None: ...
@@ -46,6 +51,10 @@ class JsonLines:
     def show(self, event: Event[Any]) -> None:
         """Write it."""
         click.echo(json_line(_row(event)))
+
+    def connected(self, is_connected: bool) -> None:
+        """Say it on stderr."""
+        note_connection(is_connected)
 
     def __enter__(self) -> JsonLines:
         return self
@@ -82,6 +91,7 @@ class LiveTable:
         self._columns: dict[str, None] = {}
         self._counts = {"events": 0, "gaps": 0}
         self._is_complete = False
+        self._is_connected = True
         self._live = Live(
             get_renderable=self.picture,
             console=console,
@@ -112,6 +122,10 @@ class LiveTable:
         if len(self._rows) > _MAX_ROWS:
             del self._rows[next(iter(self._rows))]
 
+    def connected(self, is_connected: bool) -> None:
+        """Have it in the title."""
+        self._is_connected = is_connected
+
     def picture(self) -> Group:
         """The table as it is now."""
         from rich.console import Group
@@ -119,6 +133,8 @@ class LiveTable:
         from rich.text import Text
 
         state = "live" if self._is_complete else "downloading"
+        if not self._is_connected:
+            state = "no connection"
         title = f"{self._nclass.name}: {len(self._rows)} objects, {self._counts['events']} events"
         if self._counts["gaps"]:
             title += f", {self._counts['gaps']} gaps"
@@ -155,7 +171,7 @@ def follow(
     place: list[Stamp] = [options.get("resume") or (0, 0)]
 
     async def run() -> None:
-        async with target.client(model) as client:
+        async with target.client(model, shown.connected) as client:
             events = client.subscribe(nclass.id, **options)
             left = limit
             async with events:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -97,6 +97,11 @@ def transact(
 
     async def run() -> int:
         failed, waiting = 0, iter(values)
+        first = next(waiting, None)
+        if first is None:
+            click.echo("there are no objects", err=True)
+            return 0
+        waiting = chain((first,), waiting)
         async with target.client(layout.model, reconnect=None) as client:
             while chunk := list(islice(waiting, _AT_ONCE)):
                 results = await client.transact_many(

@@ -141,20 +141,44 @@ class Columns:
     """
 
     def __init__(self, layout: ClassLayout, names: Iterable[str]) -> None:
-        self._paths = {name: _path(layout, name) for name in names}
+        key = layout.nclass.primary_key
+        self._key = () if key is None else key.fields
+        self._paths: dict[str, Path] = {}
+        taken: set[tuple[tuple[str, int | None], ...]] = set()
+        for number, name in enumerate(names, 1):
+            if not name:
+                raise EncodeError(f"column {number} has no name")
+            path = _path(layout, name)
+            place = tuple((slot.decl.name, index) for slot, index in path)
+            if place in taken:
+                raise EncodeError("there are two columns for it", path=name)
+            taken.add(place)
+            self._paths[name] = path
+
+    @property
+    def missing(self) -> list[str]:
+        """The fields of the primary key that have no column."""
+        found = {path[0][0].decl.name for path in self._paths.values()}
+        return [name for name in self._key if name not in found]
 
     def values(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """The values in a row; an empty cell, or a null, is absent.
 
         Raises:
-            EncodeError: a cell is no value of its field.
+            EncodeError: a cell is no value of its field, or it is empty and belongs to the key.
         """
         made: dict[str, Any] = {}
         for name, path in self._paths.items():
             cell = row.get(name)
             if cell is not None and cell != "":
                 assigned(made, path, _present(cell), name)
+            elif path[0][0].decl.name in self._key and (cell is None or not _is_text(path)):
+                raise EncodeError("a part of the key is empty", path=name)
         return made
+
+
+def _is_text(path: Path) -> bool:
+    return path[-1][0].decl.type == "ascii"
 
 
 def _present(cell: Any) -> Any:

@@ -157,7 +157,10 @@ def sub(
     """
     from wireloom.cli._blazesub import JsonLines, LiveTable, Shown, follow
     from wireloom.formats.blaze.codes import FlowType, SubscriptionMode, SubscriptionType
+    from wireloom.formats.blaze.session.behaviour import behaviour_of
 
+    if mode == "PAST" and not behaviour_of(target.dialect).has_download_end:
+        click.echo("brokers of this dialect do not say when that is all: end it yourself", err=True)
     layout = _layout(model, paths, nclass)
     shown: Shown = JsonLines()
     if not is_json and sys.stdout.isatty():
@@ -214,7 +217,8 @@ def load(
 
     Columns are fields: name, home.x or home_x, temps[0] or temps_0; an empty cell is left out. Rows
     that are no object of the class, or that the broker refuses, are counted and written to a file,
-    and the exit status is 1.
+    and the exit status is 1. A lost connection is made again; if that takes longer than --timeout,
+    loading ends there.
     """
     from time import monotonic
 
@@ -241,6 +245,11 @@ def load(
         if totals.unknown:
             told += f", {totals.unknown} were lost on the way and may or may not be there"
         click.echo(f"{told}: {escape(totals.rejects)}", err=True)
+        if totals.is_cut:
+            told = (
+                f"no connection within {target.timeout:g} s; rows after {totals.rows} were not read"
+            )
+            click.echo(told, err=True)
         raise click.exceptions.Exit(1)
 
 

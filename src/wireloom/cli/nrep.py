@@ -16,6 +16,7 @@ from wireloom.view import escape
 if TYPE_CHECKING:
     import asyncio
 
+    from wireloom.services._shell.logs import LogLevel
     from wireloom.services.nrep import Client
 
 __all__ = ["command"]
@@ -96,7 +97,7 @@ def _ask(work: Callable[[Client], Coroutine[Any, Any, None]], options: dict[str,
     asyncio.run(main())
 
 
-def _set_up_logs(level: str) -> None:
+def _set_up_logs(level: LogLevel) -> None:
     from wireloom.services._shell.logs import set_up_logs
 
     set_up_logs(level, "text")
@@ -231,7 +232,7 @@ _most = click.option(
 @_most
 @_entry_options
 @_level
-def publish(app: str, target: str, max_sockets: int, log_level: str, **options: Any) -> None:
+def publish(app: str, target: str, max_sockets: int, log_level: LogLevel, **options: Any) -> None:
     """Make a local server reachable as an app, until it is told to stop.
 
     When it is published, one line goes to stdout: {"event": "ready", "app": ..., "instance": ...}.
@@ -275,7 +276,7 @@ def publish(app: str, target: str, max_sockets: int, log_level: str, **options: 
 @_entry_options
 @_level
 def connect(
-    app: str, listen: str, balance: str, max_sockets: int, log_level: str, **options: Any
+    app: str, listen: str, balance: str, max_sockets: int, log_level: LogLevel, **options: Any
 ) -> None:
     """Make an app reachable on a local address, until it is told to stop.
 
@@ -320,7 +321,7 @@ def _say(said: dict[str, Any]) -> None:
 def _forward(
     forward: Callable[[Client, asyncio.Event], Coroutine[Any, Any, dict[str, int]]],
     name: str,
-    log_level: str,
+    log_level: LogLevel,
     options: dict[str, Any],
     **more: Any,
 ) -> None:

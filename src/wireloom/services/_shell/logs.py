@@ -21,8 +21,9 @@ from typing import Any, Literal, TextIO
 
 from wireloom.view import escape
 
-__all__ = ["Log", "LogStyle", "flush_logs", "get_log", "set_up_logs"]
+__all__ = ["Log", "LogLevel", "LogStyle", "flush_logs", "get_log", "set_up_logs"]
 
+LogLevel = Literal["debug", "info", "warning", "error"]
 LogStyle = Literal["json", "text"]
 _ROOT = "wireloom.services"
 _FIELDS = "wireloom_fields"
@@ -158,7 +159,9 @@ def flush_logs() -> None:
         handler.flush()
 
 
-def set_up_logs(level: str = "info", style: LogStyle = "json", file: TextIO | None = None) -> None:
+def set_up_logs(
+    level: LogLevel = "info", style: LogStyle = "json", file: TextIO | None = None
+) -> None:
     """Write what services say to a file, stderr by default; a second call replaces the first."""
     handler = _handler(file)
     handler.setFormatter(_JsonLines() if style == "json" else _TextLines())

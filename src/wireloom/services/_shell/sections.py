@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from wireloom.errors import OptionError
 from wireloom.services._shell.addresses import Address
-from wireloom.services._shell.logs import LogStyle
+from wireloom.services._shell.logs import LogLevel, LogStyle
 from wireloom.services._shell.settings import setting
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class ProgramSettings:
         flag="--metrics",
         metavar="HOST:PORT",
     )
-    log_level: str = setting("info", "debug, info, warning or error.", flag="--log-level")
+    log_level: LogLevel = setting("info", "debug, info, warning or error.", flag="--log-level")
     log_style: LogStyle = setting("json", "json or text.", flag="--log-style")
     drain_s: float = setting(
         10.0, "Seconds for work under way to end after SIGTERM.", flag="--drain-s"

@@ -135,6 +135,8 @@ def parse_value(value: Any, kind: Any) -> Any:
     kind = next(each for each in kinds if each is not type(None))
     origin = get_origin(kind)
     if origin is Literal:
+        if isinstance(value, str):
+            value = value.lower()  # as the help shows it
         if value in get_args(kind):
             return value
         if type(value) is int and str(value) in get_args(kind):  # dialect = 2017

@@ -11,16 +11,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Self
 
 from prometheus_client import CollectorRegistry
 from starlette.routing import BaseRoute
 
+from wireloom.errors import OptionError, SourceError
 from wireloom.formats.blaze.blz import load_blz
-from wireloom.formats.blaze.codes import RefusalCode
+from wireloom.formats.blaze.codes import BlazeCode, RefusalCode
 from wireloom.formats.blaze.dialects import get_dialect
 from wireloom.formats.blaze.model import Model
 from wireloom.services._shell.connections import Hub
@@ -28,7 +29,7 @@ from wireloom.services._shell.logs import get_log
 from wireloom.services._shell.tap import Tap
 from wireloom.services._shell.tasks import Tasks
 from wireloom.services.blaze.fanout import Fanout
-from wireloom.services.blaze.hooks import Filter, Handler, Hooks, load_hooks
+from wireloom.services.blaze.hooks import Filter, Handler, Hooks, HookThreads, load_hooks
 from wireloom.services.blaze.metrics import BrokerMetrics
 from wireloom.services.blaze.peer import BlazePeer
 from wireloom.services.blaze.settings import BrokerSettings
@@ -42,8 +43,8 @@ _SPARE_CONNECTIONS = 256
 """Beyond the limit: so many at a time are told that there are too many, instead of nothing."""
 
 _TAP_FLUSH_S = 0.5
-_STATUS_S = 10.0
-"""How old the store's figures in the metrics may be."""
+_STATUS_S = 1.0
+"""How old the store's figures in the metrics, and what ``/readyz`` says, may be."""
 
 _DRAIN_SHARE = 0.7
 """Part of the time for draining in which transactions may end; the rest is for the last words."""
@@ -85,19 +86,23 @@ class Broker:
         self.handlers: dict[int, Handler]
         self.filters: dict[int, Filter]
         self.handlers, self.filters = hooks.by_id(self.model)
-        self.threads = ThreadPoolExecutor(
-            max(1, settings.transactions.handler_threads), "wireloom-hooks"
-        )
+        self.threads = HookThreads(max(1, settings.transactions.handler_threads))
         self._tls = settings.tls.context()
         tap = Tap(settings.tap, "blaze") if settings.tap.folder is not None else None
-        spare = settings.limits.max_connections + _SPARE_CONNECTIONS
-        self.hub = Hub("blaze", replace(settings.limits, max_connections=spare), tap)
+        limits = settings.limits
+        spare = replace(
+            limits,
+            max_connections=limits.max_connections + _SPARE_CONNECTIONS,
+            max_connections_per_address=limits.max_connections_per_address + _SPARE_CONNECTIONS,
+        )
+        self.hub = Hub("blaze", spare, tap)
         self.metrics = BrokerMetrics(self, self.hub.registry)
         self.fanout = Fanout(self.metrics)
         self.sessions: dict[BlazePeer, None] = {}
         """All connections."""
         self.members: set[BlazePeer] = set()
         """Those that were let in, or are being decided on."""
+        self._by_host: Counter[str] = Counter()
         self.address = settings.listen
         """Where clients connect; the real one when it serves."""
         self.is_draining = False
@@ -148,13 +153,16 @@ class Broker:
         from wireloom.services.blaze.store import open_store
 
         settings = self.settings
-        return await open_store(
-            settings.store,
-            self.model,
-            first_index=get_dialect(settings.dialect).first_index_of(self.model),
-            settings=settings.storage.settings(),
-            policy=settings.policy.policy(),
-        )
+        try:
+            return await open_store(
+                settings.store,
+                self.model,
+                first_index=get_dialect(settings.dialect).first_index_of(self.model),
+                settings=settings.storage.settings(),
+                policy=settings.policy.policy(),
+            )
+        except SourceError as error:  # of a model, whose file the store does not know
+            raise SourceError(error.reason, file=str(settings.model)) from error
 
     async def drain(self) -> None:
         """Refuse who comes, let transactions end, say DSCOND 4 to all."""
@@ -223,6 +231,35 @@ class Broker:
 
     # -- in a program of one's own
 
+    def stop_subscriptions(
+        self,
+        nclass: str | int,
+        code: BlazeCode = BlazeCode.NO_ERROR,
+        *,
+        connid: int | None = None,
+    ) -> int:
+        """End subscriptions to a class, each with a STOP event; gives how many.
+
+        Args:
+            nclass: name or id of the class.
+            code: why: UNAUTHORIZED for who may see it no longer, for instance.
+            connid: of the connection whose subscription is meant; None: all.
+
+        Raises:
+            OptionError: the model has no such class.
+        """
+        found = self.model.nclass(nclass)
+        if found is None:
+            raise OptionError(f"the model has no class {nclass!r}")
+        peers = [
+            peer
+            for peer in self.fanout.subscribers(found.id)
+            if connid is None or peer.session.connid == connid
+        ]
+        for peer in peers:
+            peer.stop_subscription(found.id, code)
+        return len(peers)
+
     async def __aenter__(self) -> Self:
         self._own = Tasks()
         try:
@@ -247,16 +284,31 @@ class Broker:
         """Why a client is not let in; None: it is, and counted from now on."""
         if self.is_draining:
             return RefusalCode.SERVER_IS_GOING_DOWN
-        if len(self.members) >= self.settings.limits.max_connections:
-            self.hub.metrics.refused.labels("max_connections").inc()
+        limits, host = self.settings.limits, peer.remote.host
+        full = ""
+        if len(self.members) >= limits.max_connections:
+            full = "max_connections"
+        elif self._by_host[host] >= limits.max_connections_per_address:
+            full = "max_connections_per_address"
+        if full:
+            self.hub.metrics.refused.labels(full).inc()
             return RefusalCode.TOO_MANY_CONNECTIONS
         self.members.add(peer)
+        self._by_host[host] += 1
         return None
+
+    def leave(self, peer: BlazePeer) -> None:
+        """A client is not counted any more; its connection may have last words."""
+        if peer in self.members:
+            self.members.remove(peer)
+            self._by_host[peer.remote.host] -= 1
+            if not self._by_host[peer.remote.host]:
+                del self._by_host[peer.remote.host]
 
     def forget(self, peer: BlazePeer) -> None:
         """A connection has ended."""
         self.sessions.pop(peer, None)
-        self.members.discard(peer)
+        self.leave(peer)
         self.metrics.oddities.update(peer.session.counts)
         self.metrics.events += peer.session.events_sent
 

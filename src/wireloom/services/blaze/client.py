@@ -23,7 +23,7 @@ from functools import partial
 from itertools import groupby, islice
 from typing import Any, Self, TypeVar, overload
 
-from wireloom.errors import ConnectionClosed, OptionError, WireloomError
+from wireloom.errors import ConnectionClosed, EncodeError, OptionError, WireloomError
 from wireloom.formats.blaze.body import encode_nclass, encode_plain, make_delta
 from wireloom.formats.blaze.classes import ModelObject, classes_of
 from wireloom.formats.blaze.codes import (
@@ -211,8 +211,11 @@ class Client(Link):
             OutcomeUnknown: no answer has come in time, or the connection was lost.
             ConnectionClosed: there is no connection, and it was not sent.
             EncodeError: the object cannot be written.
+            TypeError: it is no object of a model's class.
             StateError: the dialect has no such request.
         """
+        if obj is None and type is TransactionType.NCLASS:
+            raise EncodeError("an object of a model's class is needed, not None")
         nclsid, body = self._encoded(obj, encoding)
         connection = await self._ready(timeout)
         landed: asyncio.Future[TransactionFinished] = asyncio.get_running_loop().create_future()
@@ -252,21 +255,25 @@ class Client(Link):
         """Send many transactions without waiting for each; gives their results in order.
 
         What fails does not raise: look at `Result.is_ok`, or call `Result.check`. When the
-        connection is lost for good, the results of what was not sent say so.
+        connection is lost for good, or for `timeout`, the results of what was not sent say so.
 
         Raises:
             EncodeError: an object cannot be written; those before it were sent.
         """
         batch = _Batch(self._result)
         send = partial(self._send_some, batch, action, encoding, wants_result, timeout)
+        is_gone = False
         try:
             if isinstance(objects, AsyncIterable):
                 async for obj in objects:
-                    send(await self._room(timeout), (obj,))
+                    connection = await self._room(timeout, is_gone)
+                    is_gone = connection is None
+                    send(connection, (obj,))
             else:
                 waiting = iter(objects)
                 while True:
-                    connection = await self._room(timeout)
+                    connection = await self._room(timeout, is_gone)
+                    is_gone = connection is None
                     room = 1 if connection is None else min(connection.room, _PORTION)
                     if not (some := list(islice(waiting, room))):
                         break
@@ -276,8 +283,15 @@ class Client(Link):
             batch.cancel()
         return batch.results
 
-    async def _room(self, limit: float | None) -> Connection | None:
-        """The connection, when it has room for a transaction; None when there will be none."""
+    async def _room(self, limit: float | None, is_gone: bool) -> Connection | None:
+        """The connection, when it has room for a transaction; None when there will be none.
+
+        Args:
+            limit: how long to wait for it.
+            is_gone: that there was none in time for the last object; the next does not wait again.
+        """
+        if is_gone and self._connection is None:
+            return None
         try:
             return await self._ready(limit)
         except ConnectionClosed:
@@ -470,7 +484,7 @@ def _layout_of(obj: object) -> ClassLayout:
     if type(obj) is NClassValue:
         return obj.layout
     if not isinstance(obj, (ModelObject, NClassValue)):
-        what = getattr(obj, "__name__", type(obj).__name__)
+        what = f"the class {obj.__name__}" if isinstance(obj, type) else type(obj).__name__
         raise TypeError(f"an object of a model's class is needed, not {what}")
     return obj.layout
 

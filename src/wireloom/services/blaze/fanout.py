@@ -41,6 +41,10 @@ class Fanout:
         if not peers:
             self._peers.pop(nclsid, None)
 
+    def subscribers(self, nclsid: int) -> list[BlazePeer]:
+        """The connections that have subscribed to a class."""
+        return list(self._peers.get(nclsid, ()))
+
     def counts(self) -> dict[int, int]:
         """Subscriptions of each class."""
         return {nclsid: len(peers) for nclsid, peers in self._peers.items()}
@@ -61,7 +65,7 @@ class Fanout:
 
     def gap(self, nclsid: int) -> None:
         """Changes of a class were lost: its subscribers must resume."""
-        peers = list(self._peers.get(nclsid, ()))
+        peers = self.subscribers(nclsid)
         log.warning("changes_lost", nclass=nclsid, subscriptions=len(peers))
         for peer in peers:
             peer.stop_subscription(nclsid, BlazeCode.SERVER_ERROR)

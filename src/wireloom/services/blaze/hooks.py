@@ -31,10 +31,13 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any, TypeVar
 
 from wireloom.errors import OptionError
@@ -44,7 +47,16 @@ from wireloom.formats.blaze.nclass import NClassValue
 from wireloom.formats.blaze.session.events import TxId
 from wireloom.services._shell.addresses import Address
 
-__all__ = ["Caller", "Done", "Hooks", "Intent", "Refused", "Transaction", "load_hooks"]
+__all__ = [
+    "Caller",
+    "Done",
+    "HookThreads",
+    "Hooks",
+    "Intent",
+    "Refused",
+    "Transaction",
+    "load_hooks",
+]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -185,16 +197,79 @@ class Hooks:
         return numbered(self.handlers), numbered(self.filters)
 
 
+class HookThreads(Executor):
+    """Threads for hooks that are no coroutines.
+
+    A `ThreadPoolExecutor` would keep the process alive for as long as a hook does not return.
+
+    Args:
+        count: the most that run at a time.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._started = 0
+        self._work: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+
+    def submit(  # type: ignore[override]  # hooks are called by position
+        self, function: Callable[..., Any], /, *given: Any
+    ) -> Future[Any]:
+        """Have `function` called in a thread."""
+        future: Future[Any] = Future()
+        self._work.put((future, lambda: function(*given)))
+        if self._started < self._count:
+            self._started += 1
+            Thread(target=self._run, name=f"wireloom-hooks-{self._started}", daemon=True).start()
+        return future
+
+    def _run(self) -> None:
+        while (item := self._work.get()) is not None:
+            future, work = item
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(work())
+            except StopIteration as error:  # which no future of the event loop can hold
+                future.set_exception(_Ended(error))
+            except BaseException as error:
+                future.set_exception(error)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Call nothing new; what runs is not waited for."""
+        with suppress(Empty):
+            while cancel_futures:
+                item = self._work.get_nowait()
+                if item is not None:
+                    item[0].cancel()
+        for _ in range(self._started):
+            self._work.put(None)
+
+
+class _Ended(Exception):
+    """A hook has raised what ends a program or a task; it ends the hook and nothing else."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(f"it raised {error!r}")
+
+
 async def call(executor: Executor, function: Callable[..., Any], *given: Any) -> Any:
     """What a function gives: a coroutine here, anything else in a thread.
 
     Raises:
-        Exception: whatever it raises.
+        Exception: whatever it raises; in place of what would end the program, an exception.
     """
-    if inspect.iscoroutinefunction(function):
-        return await function(*given)
-    found = await asyncio.get_running_loop().run_in_executor(executor, function, *given)
-    return await found if inspect.isawaitable(found) else found
+    try:
+        if inspect.iscoroutinefunction(function):
+            return await function(*given)
+        found = await asyncio.get_running_loop().run_in_executor(executor, function, *given)
+        return await found if inspect.isawaitable(found) else found
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise _Ended(error) from error
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise _Ended(error) from error
 
 
 def load_hooks(name: str) -> Hooks:
@@ -214,7 +289,7 @@ def load_hooks(name: str) -> Hooks:
             spec.loader.exec_module(module)
         else:
             module = importlib.import_module(name)
-    except Exception as error:  # a user's module may do anything
+    except (Exception, SystemExit) as error:  # a user's module may do anything
         raise OptionError(f"handlers {name}: {type(error).__name__}: {error}") from error
     hooks = getattr(module, "hooks", None)
     if not isinstance(hooks, Hooks):

@@ -348,7 +348,7 @@ class BlazePeer(Peer):
             reason=reason,
             detail=event.detail,
         )
-        self.broker.members.discard(self)
+        self.broker.leave(self)
         self.wake()
 
     # -- transactions
@@ -510,7 +510,7 @@ class BlazePeer(Peer):
             value = change.value() if isinstance(change, StoredChange) else change.image
             try:
                 return value is not None and bool(function(self.caller, change.action, value))
-            except Exception as error:  # who sees what is unknown, so nobody sees it
+            except BaseException as error:  # who sees what is unknown, so nobody sees it
                 self.broker.failed_hook("events", error)
                 return False
 
@@ -533,7 +533,8 @@ class BlazePeer(Peer):
 
     def _subscription_ended(self, event: SubscriptionEnded, now: float) -> None:
         nclsid = self._classes.pop(event.id, None)
-        if nclsid is not None:
+        # The next subscription to the class may be there before the end of this one is told.
+        if nclsid is not None and nclsid not in self._classes.values():
             self.broker.fanout.remove(nclsid, self)
 
     def fail(self, error: Exception) -> None:

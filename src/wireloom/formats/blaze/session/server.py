@@ -166,11 +166,10 @@ class ServerSession(ServerTransactions):
         Raises:
             StateError: there is no such request.
         """
-        request = self._take_request(rqstid)
+        sbsrid, request = self._take_request(rqstid)
         if is_stored is None:
             found = None if self.model is None else self.model.nclass(request.nclsid)
             is_stored = found is None or found.persistent
-        sbsrid = next(self._sbsrids)
         subscription = ServerSubscription(
             sbsrid,
             request,
@@ -190,6 +189,10 @@ class ServerSession(ServerTransactions):
         )
         subscription.start()
         self.subscriptions[sbsrid] = subscription
+        if sbsrid in self._unwanted:
+            self._unwanted.remove(sbsrid)
+            self._ended += self._sbstop(sbsrid)
+            self._timers.set(Act.STOP, now)  # reported at once
         return sbsrid
 
     def refuse_subscription(self, rqstid: int, code: BlazeCode) -> None:
@@ -198,10 +201,13 @@ class ServerSession(ServerTransactions):
         Raises:
             StateError: there is no such request.
         """
-        self._take_request(rqstid)
+        sbsrid, _ = self._take_request(rqstid)
         self._sbsko(rqstid, code)
+        if sbsrid in self._unwanted:
+            self._unwanted.remove(sbsrid)
+            self._sbstop(sbsrid)
 
-    def _take_request(self, rqstid: int) -> SubscriptionRequested:
+    def _take_request(self, rqstid: int) -> tuple[int, SubscriptionRequested]:
         if rqstid not in self._requested:
             raise StateError(f"there is no subscription request {rqstid}")
         return self._requested.pop(rqstid)
@@ -342,10 +348,10 @@ class ServerSession(ServerTransactions):
         rqstid = fields["rqstid"]
         if not rqstid:
             return self._violation("SBSREQ with RQSTID 0", now)
+        sbsrid = next(self._sbsrids)  # refused requests use one up, as in the implementations
         code = self._flaw_of_request(rqstid, packet)
         if packet is None or code is not None:
             self.counts["rejected"] += 1
-            next(self._sbsrids)  # refused requests use one up, as in the implementations
             code = code or BlazeCode.REQUEST_MALFORMED
             self._sbsko(rqstid, code)
             return [RequestRejected("SBSREQ", rqstid, code, reason)]
@@ -361,7 +367,7 @@ class ServerSession(ServerTransactions):
             DownloadType(packet.dwltyp),
             (packet.tmstmp0 or 0, packet.tmstmp1 or 0),
         )
-        self._requested[rqstid] = request
+        self._requested[rqstid] = sbsrid, request
         return [request]
 
     def _flaw_of_request(self, rqstid: int, packet: SubscriptionRequest | None) -> BlazeCode | None:
@@ -380,10 +386,11 @@ class ServerSession(ServerTransactions):
             return BlazeCode.REQUEST_UNSUPPORTED
         if self.state is ServerState.DRAINING:
             return BlazeCode.SERVER_ERROR
-        started = [subscription.request for subscription in self.subscriptions.values()]
-        if any(r.nclsid == packet.nclsid for r in [*started, *self._requested.values()]):
+        requests = [subscription.request for subscription in self.subscriptions.values()]
+        requests += [request for _, request in self._requested.values()]
+        if any(request.nclsid == packet.nclsid for request in requests):
             return BlazeCode.SBS_ALREADY_STARTED
-        if len(started) + len(self._requested) >= self.settings.max_subscriptions:
+        if len(requests) >= self.settings.max_subscriptions:
             return BlazeCode.SERVER_ERROR
         return None
 
@@ -397,6 +404,9 @@ class ServerSession(ServerTransactions):
                 self.counts["unknown_acks"] += 1
 
     def _sbstop(self, sbsrid: int) -> list[SessionEvent]:
+        if any(sbsrid == given for given, _ in self._requested.values()):
+            self._unwanted.add(sbsrid)  # it is answered behind the request
+            return []
         subscription = self.subscriptions.pop(sbsrid, None)
         if subscription is None:
             self._write(

@@ -53,6 +53,7 @@ __all__ = ["OPEN", "ServerBase", "ServerSettings"]
 
 OPEN = (ServerState.CONNECTED, ServerState.DRAINING)
 """States in which packets beyond the handshake are taken."""
+_CONREQ_LEN = 8
 _GOING_DOWN = (Act.CLOSE, Act.DRAIN, Act.DONE)
 _REASONS = {
     Act.VIOLATION: DisconnectReason.UNSPECIFIED_REASON,
@@ -141,7 +142,10 @@ class ServerBase(BlazeSession):
         self.events_sent = 0
         """Events of all subscriptions so far."""
         self._event_ids = event_ids or EventIds()
-        self._requested: dict[int, SubscriptionRequested] = {}
+        self._requested: dict[int, tuple[int, SubscriptionRequested]] = {}
+        """Subscriptions to be decided on, by RQSTID, and the SBSRIDs that they will have."""
+        self._unwanted: set[int] = set()
+        """Of those, the ones that were stopped already, by SBSRID."""
         self._flying: dict[TxId, tuple[float, TransactionRequested]] = {}
         """Transactions that have no answer yet, and until when the application may take."""
         self._ended: list[SessionEvent] = []
@@ -150,11 +154,30 @@ class ServerBase(BlazeSession):
         self._numbers = _numbers(self.dialect.name)
         self._at_once = 0  # bytes of events written since `data_to_send`
         self._hbtsec = 0
+        self._early = bytearray()
+        """What has come behind CONREQ, before it was decided on."""
         self._last_received = now
         self._test_sent: float | None = None
         self._timers.set(Act.TIMEOUT, now + given.handshake_timeout)
 
     # -- connection (SPEC §8.1)
+
+    def _received(self, data: bytes, now: float) -> list[SessionEvent]:
+        if not data or self._state in OPEN:
+            return super()._received(data, now)
+        events: list[SessionEvent] = []
+        if self._state is ServerState.ACCEPTED:
+            # Anything but CONREQ ends the connection, so what comes behind that is told apart here.
+            rest = max(0, _CONREQ_LEN - self._splitter.pending) or len(data)
+            events += super()._received(data[:rest], now)
+            data = data[rest:]
+        if self._state is ServerState.DECIDING:
+            self._early += data
+            if len(self._early) > self._limits.max_frame:
+                events += self._violation("too much behind a connection request", now)
+        elif data and not self._is_closed:
+            events += super()._received(data, now)
+        return events
 
     def accept(self, connid: int, now: float) -> list[SessionEvent]:
         """Accept the client, with the heartbeat it wants or the nearest that is allowed.
@@ -185,7 +208,11 @@ class ServerBase(BlazeSession):
         )
         self._timers.cancel(Act.TIMEOUT)
         self._wind_up(now)
-        return [Connected(connid, agreed, is_reserved)]
+        events: list[SessionEvent] = [Connected(connid, agreed, is_reserved)]
+        if self._early:
+            early, self._early = bytes(self._early), bytearray()
+            events += self._received(early, now)
+        return events
 
     def refuse(self, code: RefusalCode, now: float) -> list[SessionEvent]:
         """Refuse the client, and close.
@@ -270,6 +297,8 @@ class ServerBase(BlazeSession):
             events.append(SubscriptionEnded(sbsrid, "lost"))
         self.subscriptions.clear()
         self._requested.clear()
+        self._unwanted.clear()
+        self._early.clear()
         if by == "us" and act is not Act.REFUSE:
             if reason is None:
                 reason = _REASONS.get(act, DisconnectReason.UNSPECIFIED_REASON)
