@@ -37,8 +37,8 @@ MEMORY_GOAL = 500
 """Resident megabytes while 2 GB are read."""
 
 FOREIGN_GOAL = 2
-"""CPU time of finding out what is in a capture of other protocols, as `wireloom stat` does, relative
-to reading it. With all tables every byte is copied into rows of `errors`: that has no goal."""
+"""CPU time of finding out what is in a capture of other protocols, as `wireloom stat` does,
+relative to reading it. With all tables every byte is copied into rows: that has no goal."""
 
 _ETHERNET = bytes.fromhex("0200000000010200000000020800")
 _START = 1_700_000_000
