@@ -40,6 +40,7 @@ nclass ROW
 """
 _OVERHEAD = 4 + 6 + 6
 """Bytes of an object besides its text: LEN, the number's field, and the text's INDEX and LEN."""
+_WARM_UP_MS = 1000
 
 
 def say(**found: Any) -> None:
@@ -152,28 +153,29 @@ async def nats_sub(address: str, count: int, readers: int) -> None:
 async def latency(address: str, rate: float, seconds: float, size: int, first: int) -> None:
     """Transactions at a steady rate: each millisecond those that are due, sent as the publisher
     sends them. How long each took, from when it was due until the last of its millisecond was
-    answered."""
+    answered; those of the first second are left out, in which a new broker gets going."""
     from wireloom.services.blaze import Client
 
     host, _, port = address.rpartition(":")
-    count = int(rate * seconds)
-    given = objects("ROW", first, count, size)
+    ticks = int(seconds * 1000) + _WARM_UP_MS
+    given = objects("ROW", first, int(rate * ticks / 1000), size)
     took: list[float] = []
     async with Client.connect(host, int(port), model=given[0].model) as client:
         ready()
         started = time.monotonic()
 
-        async def send(some: list[Any], due: float) -> None:
+        async def send(some: list[Any], due: float, is_counted: bool) -> None:
             await client.insert_many(some)
-            took.extend([time.monotonic() - due] * len(some))
+            if is_counted:
+                took.extend([time.monotonic() - due] * len(some))
 
         async with asyncio.TaskGroup() as group:
-            for tick in range(int(seconds * 1000)):
+            for tick in range(ticks):
                 due = started + tick / 1000
                 if (ahead := due - time.monotonic()) > 0:
                     await asyncio.sleep(ahead)
                 some = given[int(tick * rate / 1000) : int((tick + 1) * rate / 1000)]
-                group.create_task(send(some, due))
+                group.create_task(send(some, due, tick >= _WARM_UP_MS))
         took.sort()
         say(p50=took[len(took) // 2], p99=took[int(len(took) * 0.99)], count=len(took))
 

@@ -108,6 +108,7 @@ async def open_store(
         with store_errors(database):
             generation = await database.run(partial(prepare, model=model, classes=classes))
             states = {} if database.is_shared else await database.run(class_states)
+            await database.commit(lambda connection: None)  # the first write finds it connected
     except BaseException:
         await database.close()
         raise
