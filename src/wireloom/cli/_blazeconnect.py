@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -84,6 +83,8 @@ class Target:
         async with AsyncExitStack() as stack:
             stack.push_async_exit(client)
             if told is not None:
+                import asyncio
+
                 watch = asyncio.get_running_loop().create_task(_watch(client, told))
                 stack.callback(watch.cancel)
             yield client
@@ -109,9 +110,11 @@ def note_connection(is_connected: bool) -> None:
 
 
 async def _watch(client: Client, told: Callable[[bool], None]) -> None:
+    from asyncio import sleep
+
     was_connected = True
     while True:
-        await asyncio.sleep(_WATCH_S)
+        await sleep(_WATCH_S)
         if client.is_connected is not was_connected:
             was_connected = not was_connected
             told(was_connected)
