@@ -251,7 +251,7 @@ class _Group:
             ids.append((marker, 0, 0))
         answered = [(*run, self.now) for run in ids]
         books = Books(stamps, self.logged, answered, self.committer.sender)
-        self.statements.finish(self.connection, self._dirty(self.rows), books)
+        self.statements.finish(self.connection, self._take_dirty(self.rows), books)
         passing.update({id: stamp for id, stamp in done.after.items() if id in passing})
         return done
 
@@ -358,7 +358,7 @@ class _Group:
             items = {name: write.object.read(name) for name in primary.fields}
             image = NClassValue(write.object.layout, items, Encoding.INDEXNOTZERO)
             return self._write(Action.UPD, image, stored, key, row)
-        self.statements.write(self.connection, self._dirty([nclsid]))
+        self.statements.write(self.connection, self._take_dirty([nclsid]))
         first = self._stamp(nclsid)
         if first[1] > _MAX_COUNTER // 2:
             first = first[0] + 1, 0  # there must be room for all of them
@@ -451,8 +451,8 @@ class _Group:
         model = self.committer.model
         return StoredChange(nclsid, action, stamp, name, bodies, 0, None, first, body, model)
 
-    def _dirty(self, nclsids: Iterable[int]) -> Rows:
-        """What is to be done to rows of some classes."""
+    def _take_dirty(self, nclsids: Iterable[int]) -> Rows:
+        """What is to be done to rows of some classes, after which they are as they should be."""
         written: dict[int, list[Key]] = {}
         removed: dict[int, list[Key]] = {}
         for nclsid in nclsids:
