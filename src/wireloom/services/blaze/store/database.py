@@ -312,7 +312,7 @@ def _sqlite_engine(url: URL) -> Engine:
         raw.execute("PRAGMA synchronous = FULL")
         raw.execute("PRAGMA wal_autocheckpoint = 0")  # see `_Log`
         raw.execute("PRAGMA busy_timeout = 5000")  # for tools that write, which none should
-        raw.execute("PRAGMA cache_size = -65536")  # 64 MiB
+        raw.execute("PRAGMA cache_size = -16384")  # 16 MiB; with 64 nothing was quicker
 
     @event.listens_for(engine, "begin")
     def begun(connection: Connection) -> None:
