@@ -22,7 +22,7 @@ from wireloom.formats.blaze import (
     decode_nclass,
 )
 from wireloom.services.blaze import Caller, Done, Hooks, Intent, Refused, Transaction
-from wireloom.services.blaze.hooks import load_hooks
+from wireloom.services.blaze.hooks import HookThreads, load_hooks
 
 
 @live
@@ -283,3 +283,12 @@ def test_hooks_come_from_a_module_or_a_file(tmp_path: Path) -> None:
     hooks.transaction("LORRY")(print)
     with pytest.raises(OptionError, match="no class 'LORRY'"):
         hooks.by_id(MODEL)
+
+
+def test_threads_of_hooks_call_with_what_they_are_given_and_nothing_after_shutdown() -> None:
+    threads = HookThreads(1)
+    assert threads.submit(divmod, 7, 2).result(10) == (3, 1)
+    assert threads.submit(int, "11", base=2).result(10) == 3
+    threads.shutdown()
+    with pytest.raises(RuntimeError, match="no hooks"):
+        threads.submit(int)

@@ -206,10 +206,13 @@ def _proof(format: Format, data: bytes, found: Survey) -> tuple[int, int]:
     for start, length in asked:
         trust = format.detect(data[start : start + length])
         if start != reached or trust < SURE:
-            likely, between, follows = [*likely, *between], [], False
+            likely += between
+            between, follows = [], False
         reached = start + length
         if trust >= MAGIC:
-            sure, held, between, follows = [*sure, length], [*held, *between], [], True
+            sure.append(length)
+            held += between
+            between, follows = [], True
         elif trust >= SURE:
             (between if follows else likely).append(length)
     likely += between

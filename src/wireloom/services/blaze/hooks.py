@@ -35,10 +35,11 @@ from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from wireloom.errors import OptionError
 from wireloom.formats.blaze.codes import Action, BlazeCode
@@ -59,6 +60,8 @@ __all__ = [
 ]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,14 +212,19 @@ class HookThreads(Executor):
     def __init__(self, count: int) -> None:
         self._count = count
         self._started = 0
+        self._is_shut = False
         self._work: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
 
-    def submit(  # type: ignore[override]  # hooks are called by position
-        self, function: Callable[..., Any], /, *given: Any
-    ) -> Future[Any]:
-        """Have `function` called in a thread."""
-        future: Future[Any] = Future()
-        self._work.put((future, lambda: function(*given)))
+    def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
+        """Have a function called in a thread.
+
+        Raises:
+            RuntimeError: after `shutdown`.
+        """
+        if self._is_shut:
+            raise RuntimeError("no hooks are called any more")
+        future: Future[_T] = Future()
+        self._work.put((future, partial(fn, *args, **kwargs)))
         if self._started < self._count:
             self._started += 1
             Thread(target=self._run, name=f"wireloom-hooks-{self._started}", daemon=True).start()
@@ -236,6 +244,7 @@ class HookThreads(Executor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Call nothing new; what runs is not waited for."""
+        self._is_shut = True
         with suppress(Empty):
             while cancel_futures:
                 item = self._work.get_nowait()
